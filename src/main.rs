@@ -1,0 +1,6 @@
+//! The `pointsman` binary.
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() {}

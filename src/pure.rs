@@ -1,0 +1,10 @@
+//! Pure layer: everything that is decided, parsed or computed. No socket, no clock, no log, no runtime: bytes, numbers and
+//! points in time go in, values come out, so that all of it can be tested by itself.
+pub mod config;
+pub mod control;
+pub mod h1;
+pub mod head;
+pub mod pool;
+pub mod rule;
+pub mod scheduler;
+pub mod trace;

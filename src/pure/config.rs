@@ -1,0 +1,187 @@
+//! Rule files: KDL 2 text in, a [`Config`] or every error at once out.
+//!
+//! A node that is accepted is enforced; one that belongs to later work is an error that says so, never silence.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::units::Bytes;
+use crate::pure::pool::Pool;
+use crate::pure::rule::{Cidr, Rule};
+
+/// Everything that rule files say, checked: every name resolved, every pattern valid.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The listeners in file order; [`crate::base::id::ListenerIndex`] counts them.
+    pub listeners: Vec<Listener>,
+    /// The pools in file order; [`crate::base::id::PoolIndex`] counts them.
+    pub pools: Vec<Arc<Pool>>,
+    /// The rules in file order.
+    pub rules: Vec<Arc<Rule>>,
+    /// The `expect` lines in file order.
+    pub expects: Vec<Expect>,
+    /// Worker threads; `None`: one per core.
+    pub workers: Option<u16>,
+    /// Whom to become once the ports are bound.
+    pub user: Option<String>,
+    /// Where requests are logged; `None`: nowhere.
+    pub access_log: Option<AccessLog>,
+    /// The limits that hold for the process and not for a listener.
+    pub process: ProcessLimits,
+}
+
+/// A listening address and what is expected there.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// The address as configured; port 0 takes any free one.
+    pub address: SocketAddr,
+    /// TLS, where it is spoken.
+    pub tls: Option<Tls>,
+    /// Whose forwarding fields are believed.
+    pub trusted_proxies: Vec<Cidr>,
+    /// Whether `Via` is added (RFC 9110 7.6.3).
+    pub via: bool,
+    /// Whether `X-Request-Id` is kept or made.
+    pub request_id: bool,
+    /// Whether a client that has ended its side still wants its answer.
+    pub half_close: bool,
+    /// Its limits, those of the top filled in.
+    pub limits: Limits,
+}
+
+/// The certificates of a TLS listener; the first is the default.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// In file order; matching does not depend on it.
+    pub certificates: Vec<CertificateFiles>,
+}
+
+/// A certificate chain and its key, as files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// PEM, the leaf first.
+    pub certificate: PathBuf,
+    /// PEM.
+    pub key: PathBuf,
+}
+
+/// What to do with paths that two parsers may read differently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AmbiguousPaths {
+    /// 400 to `\`, `%5C`, `%00`, `..;` and `%2F` beside a dot segment.
+    #[default]
+    RejectUnsafe,
+    /// Also to all `%2F`, `%2E%2E` and `//`.
+    Reject,
+    /// To nothing.
+    Allow,
+}
+
+/// The limits of one listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// From the first byte of a head to its last.
+    pub header_timeout: Duration,
+    /// Between requests, and for a client that neither sends its body nor reads its answer.
+    pub idle_timeout: Duration,
+    /// The largest request body.
+    pub body_max: Bytes,
+    /// The largest head.
+    pub head_max: Bytes,
+    /// The most field lines of a head.
+    pub fields_max: u32,
+    /// The most connections of one client address; `None`: no bound.
+    pub connections_per_client_max: Option<u32>,
+    /// The most requests on one connection; `None`: no bound.
+    pub requests_per_connection_max: Option<u32>,
+    /// The most streams of an HTTP/2 connection.
+    pub streams_max: u32,
+    /// What to do with paths that two parsers may read differently.
+    pub ambiguous_paths: AmbiguousPaths,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(60),
+            body_max: Bytes::mib(100),
+            head_max: Bytes::kib(64),
+            fields_max: 128,
+            connections_per_client_max: None,
+            requests_per_connection_max: None,
+            streams_max: 256,
+            ambiguous_paths: AmbiguousPaths::RejectUnsafe,
+        }
+    }
+}
+
+/// The limits that hold for the whole process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessLimits {
+    /// The most client connections; `None`: what the descriptor limit leaves.
+    pub connections_max: Option<u32>,
+    /// The memory of all buffers of one worker.
+    pub buffer_memory: Bytes,
+    /// How long a drain waits for what is in flight.
+    pub drain_timeout: Duration,
+}
+
+impl Default for ProcessLimits {
+    fn default() -> Self {
+        Self { connections_max: None, buffer_memory: Bytes::mib(256), drain_timeout: Duration::from_secs(30) }
+    }
+}
+
+/// Where the access log goes and how its lines look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// A file, or `None` for standard output.
+    pub file: Option<PathBuf>,
+    /// The form of a line.
+    pub format: LogFormat,
+}
+
+/// The form of a line of the access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One JSON object.
+    #[default]
+    Json,
+    /// The combined format of the web servers of old.
+    Combined,
+}
+
+/// A test that lives beside the rules.
+#[derive(Clone, Debug)]
+pub struct Expect {
+    /// Where it stands: `file:line`.
+    pub place: String,
+    /// The method.
+    pub method: String,
+    /// The absolute URL.
+    pub url: String,
+    /// The fields it sends.
+    pub headers: Vec<(String, String)>,
+    /// The client's address; 127.0.0.1 where none is given.
+    pub client: std::net::IpAddr,
+    /// The listener; `None`: the first that speaks the URL's scheme, else the first.
+    pub listen: Option<crate::base::id::ListenerIndex>,
+    /// What must come of it; all that are given.
+    pub outcome: ExpectedOutcome,
+}
+
+/// What an `expect` line demands; a `None` demands nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExpectedOutcome {
+    /// The pool's name (any arm of a split will do).
+    pub pool: Option<String>,
+    /// The Location.
+    pub redirect: Option<String>,
+    /// The status of an answer of our own.
+    pub respond: Option<u16>,
+    /// The rule's name.
+    pub rule: Option<String>,
+}

@@ -1,0 +1,278 @@
+//! Pools and their servers as configured, and the small live view of them that a scheduler chooses from.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::base::id::{ServerId, ServerSlot};
+use crate::base::units::Bytes;
+use crate::pure::rule::KeySource;
+
+/// Where a server listens. Names and unix sockets are parsed now and dialled by a later issue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// An IP address and a port.
+    Socket(SocketAddr),
+    /// A host name that is resolved again by TTL, and a port.
+    Name(String, u16),
+    /// A unix socket.
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Socket(address) => write!(f, "{address}"),
+            Self::Name(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A server as the rule file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Pool and server name.
+    pub id: ServerId,
+    /// Where it listens.
+    pub address: Address,
+    /// Its configured share, 0..=65535; 0 gets nothing.
+    pub weight: u16,
+    /// The most requests it may have in flight; `None`: no bound.
+    pub max: Option<u32>,
+}
+
+/// How the servers of a pool are spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upstream {
+    /// The protocol.
+    pub protocol: UpstreamProtocol,
+    /// The most idle connections kept per worker and server.
+    pub idle_max: u32,
+    /// How long an idle connection is kept; below the server's own keep-alive time.
+    pub idle_timeout: Duration,
+}
+
+impl Default for Upstream {
+    fn default() -> Self {
+        Self { protocol: UpstreamProtocol::Http1, idle_max: 128, idle_timeout: Duration::from_secs(4) }
+    }
+}
+
+/// Protocols towards servers. HTTP/2 comes with a later issue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpstreamProtocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+}
+
+/// The time bounds of a pool's exchanges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For a connection to be made.
+    pub connect: Duration,
+    /// For any wait for the server's bytes, head or body, while we are reading.
+    pub response: Duration,
+    /// For a tunnel in which no byte moves.
+    pub tunnel: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { connect: Duration::from_secs(2), response: Duration::from_secs(60), tunnel: Duration::from_secs(3600) }
+    }
+}
+
+/// When a request is sent again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// The most repetitions of one request.
+    pub count: u32,
+    /// After a connection could not be made.
+    pub on_connect: bool,
+    /// After a connection broke before a byte of the answer came.
+    pub on_reset: bool,
+    /// After one of these answers: some of 500, 502, 503, 504. The head is held back until the choice is made.
+    pub on_status: Vec<u16>,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { count: 1, on_connect: true, on_reset: true, on_status: Vec::new() }
+    }
+}
+
+/// Which scheduler a pool uses, with its options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SchedulerConfig {
+    /// Next eligible after the last.
+    RoundRobin,
+    /// Shares by weight.
+    WeightedRoundRobin(WrrMode),
+    /// Least requests in flight per weight.
+    WeightedLeastConnections(Ties),
+}
+
+impl Default for SchedulerConfig {
+    fn default() -> Self {
+        Self::WeightedRoundRobin(WrrMode::Smooth)
+    }
+}
+
+/// The order in which weighted round robin deals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WrrMode {
+    /// The order in which 5,1,1 gives A A B A C A A.
+    #[default]
+    Smooth,
+    /// The kernel's gcd/max walk, in which 4,3,2 gives A A B A B C A B C.
+    Ipvs,
+}
+
+/// Who wins among equals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ties {
+    /// They take turns.
+    #[default]
+    Rotate,
+    /// The first in file order: the kernel's way.
+    First,
+}
+
+/// A pool as the rule file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its servers in file order.
+    pub servers: Vec<Arc<Server>>,
+    /// How a server is chosen.
+    pub scheduler: SchedulerConfig,
+    /// What the scheduler hashes, where the rule says nothing.
+    pub key: Option<KeySource>,
+    /// How its servers are spoken to.
+    pub upstream: Upstream,
+    /// Its time bounds.
+    pub timeouts: Timeouts,
+    /// When a request is sent again.
+    pub retry: Retry,
+}
+
+/// The most of a request's body that is kept for a repetition.
+pub const RETRY_BODY_MAX: Bytes = Bytes::kib(64);
+
+/// What a server may get now. One table says what each state allows: [`State::allows`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Answers well.
+    Up,
+    /// Back, on probation and on a rising share.
+    Recovering,
+    /// Something is wrong; `by_overload` where it is only too much work.
+    Suspect {
+        /// Overload is never treated as death.
+        by_overload: bool,
+    },
+    /// Known to be dead.
+    Down,
+    /// An operator lets its clients finish.
+    Drained,
+    /// An operator has taken it out.
+    Maintenance,
+}
+
+/// Who asks a state for a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// A request without a history.
+    New,
+    /// A request whose client belongs to the server.
+    Persistent,
+    /// Any request while fewer than half of the pool are available.
+    InPanic,
+}
+
+impl State {
+    /// Whether a server in this state may get such a request: Up and Recovering all, Suspect in panic and, where by
+    /// overload, persistent ones, Down nothing, Drained persistent ones, Maintenance nothing.
+    pub const fn allows(self, wanted: Wanted) -> bool {
+        match (self, wanted) {
+            (Self::Up | Self::Recovering, _)
+            | (Self::Suspect { .. }, Wanted::InPanic)
+            | (Self::Suspect { by_overload: true } | Self::Drained, Wanted::Persistent) => true,
+            (Self::Suspect { .. } | Self::Down | Self::Drained | Self::Maintenance, _) => false,
+        }
+    }
+}
+
+/// Requests in flight at one server, over all workers. Padded to a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct Load {
+    active: AtomicU32,
+}
+
+impl Load {
+    /// Requests in flight now.
+    pub fn active(&self) -> u32 {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Takes a place, unless `max` are taken. Several workers can't overrun it.
+    pub fn try_reserve(&self, max: Option<u32>) -> bool {
+        let Some(max) = max else {
+            self.active.fetch_add(1, Ordering::Relaxed);
+            return true;
+        };
+        self.active
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |active| (active < max).then_some(active + 1))
+            .is_ok()
+    }
+
+    /// Gives a place back.
+    pub fn release(&self) {
+        self.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A server as a scheduler sees it.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The server.
+    pub server: Arc<Server>,
+    /// Its number in tables on the request's path.
+    pub slot: ServerSlot,
+    /// Its state.
+    pub state: State,
+    /// Its share now: the configured weight, moved by feedback and slow start.
+    pub weight: u32,
+    /// Its requests in flight.
+    pub load: Arc<Load>,
+}
+
+/// What a scheduler chooses from: the pool's servers in file order, and who asks.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolView<'a> {
+    /// The servers in file order.
+    pub candidates: &'a [Candidate],
+    /// [`Wanted::InPanic`] lets requests through to suspected servers.
+    pub wanted: Wanted,
+    /// Servers that this request has tried already: bit i is candidate i, the last bit all from 63 on.
+    pub tried: u64,
+}
+
+impl PoolView<'_> {
+    /// Whether candidate `index` may get this request: its state allows it, it has weight, a free place, and was not
+    /// tried before.
+    pub fn is_eligible(&self, index: usize) -> bool {
+        self.candidates.get(index).is_some_and(|candidate| {
+            candidate.state.allows(self.wanted)
+                && candidate.weight > 0
+                && candidate.server.max.is_none_or(|max| candidate.load.active() < max)
+                && (self.tried == 0 || self.tried & (1 << index.min(63)) == 0)
+        })
+    }
+}
