@@ -62,6 +62,78 @@ pub enum Known {
     XRequestId,
 }
 
+impl Known {
+    /// The kind of the field with that name, a token in any case.
+    pub fn of(name: &[u8]) -> Self {
+        let Some(first) = name.first() else { return Self::Other };
+        let (lower, kind): (&[u8], Self) = match (name.len(), first | 0x20) {
+            (2, b't') => (b"te", Self::Te),
+            (3, b'a') => (b"age", Self::Age),
+            (3, b'v') => (b"via", Self::Via),
+            (4, b'h') => return if is_name(name, b"host") { Self::Host } else { Self::Other },
+            (6, b'a') => return if is_name(name, b"accept") { Self::Accept } else { Self::Other },
+            (6, b'c') => (b"cookie", Self::Cookie),
+            (6, b'e') => (b"expect", Self::Expect),
+            (7, b't') => (b"trailer", Self::Trailer),
+            (7, b'u') => (b"upgrade", Self::Upgrade),
+            (9, b'f') => (b"forwarded", Self::Forwarded),
+            (10, b'c') => (b"connection", Self::Connection),
+            (10, b'k') => (b"keep-alive", Self::KeepAlive),
+            (10, b's') => (b"set-cookie", Self::SetCookie),
+            (12, b'c') if is_name(name, b"cache-status") => return Self::CacheStatus,
+            (12, b'c') => (b"content-type", Self::ContentType),
+            (12, b'x') => (b"x-request-id", Self::XRequestId),
+            (14, b'c') => (b"content-length", Self::ContentLength),
+            (14, b'h') => (b"http2-settings", Self::Http2Settings),
+            (14, b's') => (b"sec-fetch-dest", Self::SecFetchDest),
+            (15, b'x') => (b"x-forwarded-for", Self::XForwardedFor),
+            (16, b'p') => (b"proxy-connection", Self::ProxyConnection),
+            (16, b'x') if is_name(name, b"x-forwarded-host") => return Self::XForwardedHost,
+            (16, b'x') => (b"x-forwarded-port", Self::XForwardedPort),
+            (17, b't') => (b"transfer-encoding", Self::TransferEncoding),
+            (17, b'x') => (b"x-forwarded-proto", Self::XForwardedProto),
+            _ => return Self::Other,
+        };
+        if is_name(name, lower) { kind } else { Self::Other }
+    }
+
+    /// Whether fields of this kind concern one connection alone, named by Connection or not.
+    pub const fn is_hop_by_hop(self) -> bool {
+        matches!(
+            self,
+            Self::Connection
+                | Self::Http2Settings
+                | Self::KeepAlive
+                | Self::ProxyConnection
+                | Self::Te
+                | Self::TransferEncoding
+                | Self::Upgrade
+        )
+    }
+
+    /// Whether naming a field of this kind in Connection removes it. Host and the length are never removed so, nor are
+    /// the fields by which a proxy says what it saw.
+    pub const fn is_removable(self) -> bool {
+        !matches!(
+            self,
+            Self::ContentLength
+                | Self::Forwarded
+                | Self::Host
+                | Self::Via
+                | Self::XForwardedFor
+                | Self::XForwardedHost
+                | Self::XForwardedPort
+                | Self::XForwardedProto
+                | Self::XRequestId
+        )
+    }
+}
+
+/// Whether a name is that one, given in lower case, whatever its own case.
+fn is_name(name: &[u8], lower: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(lower)
+}
+
 /// One field line of a head.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
