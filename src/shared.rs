@@ -1,2 +1,10 @@
-//! Shared layer: what the two lines meet at. Everything here is bounded, and no lock is held across a wait.
+//! Shared layer: where the request line and the control line meet. Control writes the [`snapshot`], requests read it;
+//! requests write [`outcome`]s and [`counters`], control reads them.
+//!
+//! On a request's path nothing here waits for a lock, allocates or wakes another thread.
+pub mod choose;
+pub mod counters;
 pub mod inbox;
+pub mod lease;
+pub mod outcome;
+pub mod snapshot;
