@@ -1,1 +1,3 @@
-//! Layer.
+//! Operator layer: what people start, ask and read.
+pub mod check;
+pub mod rule_files;
