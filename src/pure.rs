@@ -2,6 +2,7 @@
 //! points in time go in, values come out, so that all of it can be tested by itself.
 pub mod config;
 pub mod control;
+pub mod decision;
 pub mod forwarding;
 pub mod h1;
 pub mod head;

@@ -5,6 +5,7 @@
 pub mod choose;
 pub mod counters;
 pub mod inbox;
+pub mod learned_types;
 pub mod lease;
 pub mod outcome;
 pub mod snapshot;

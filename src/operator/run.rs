@@ -16,7 +16,7 @@ use crate::base::time;
 use crate::control::control_loop;
 use crate::operator::rule_files::DiskFiles;
 use crate::pure::config::{self, Config, ConfigErrors};
-use crate::pure::rule::compile::CompileError;
+use crate::pure::rule::compile::{CompileError, RuleSet};
 use crate::request::access_log::{LogError, LogHandle, LogThread};
 use crate::request::listener::{self, ListenError, Listener};
 use crate::request::process::Process;
@@ -25,10 +25,10 @@ use crate::shared::counters::ProcessCounters;
 use crate::shared::inbox::{Inbox, InboxError, Order};
 use crate::shared::outcome::outcome_queue;
 use crate::shared::snapshot::SnapshotStore;
-use crate::transport::tls::certificate::{CertificateError, load_certificate};
-use crate::transport::tls::table::{CertificateTable, NoCertificates};
-use crate::transport::tls::ticket::{ClientCertificates, TicketSecret};
-use crate::transport::tls::{HTTP1, server_config};
+use crate::transport::tls::{
+    CertificateError, CertificateTable, ClientCertificates, HTTP1, NoCertificates, TicketSecret, load_certificate,
+    server_config,
+};
 
 /// Descriptors that are kept for what is not a client connection: logs, runtimes, checks.
 const RESERVED_DESCRIPTORS: u64 = 64;
@@ -118,13 +118,14 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let descriptors = raise_descriptor_limit();
     let workers = config.workers.map_or_else(default_workers, usize::from);
     let secret = TicketSecret::random().map_err(|_| RunError::Random)?;
+    let rules = Arc::new(RuleSet::compile(config.rules.clone())?);
     let (listeners, sockets) = open_listeners(&config, workers, &secret)?;
     if let Some(name) = &config.user {
         become_user(name)?;
     }
     let log = config.access_log.as_ref().map(LogThread::start).transpose()?;
     let counters = Arc::new(ProcessCounters::default());
-    let store = Arc::new(SnapshotStore::new(Arc::clone(&config), Arc::clone(&counters))?);
+    let store = Arc::new(SnapshotStore::new(Arc::clone(&config), rules, Arc::clone(&counters)));
     let connections_max = config.process.connections_max.unwrap_or_else(|| connections_for(descriptors, &sockets));
     let seed = random_seed().ok_or(RunError::Random)?;
     let shared = Arc::new(Process::new(config.process, connections_max, seed, Arc::clone(&counters)));
@@ -140,7 +141,7 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
         let thread = worker::start(Start {
             number,
             shared: Arc::clone(&shared),
-            snapshot: store.cache(),
+            store: Arc::clone(&store),
             outcomes,
             log: log.as_ref().map(LogHandle::worker),
             inbox: orders,

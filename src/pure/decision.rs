@@ -6,10 +6,11 @@ use std::sync::Arc;
 use crate::base::id::PoolIndex;
 use crate::base::rng::Rng;
 use crate::pure::forwarding::FieldEdits;
+use crate::pure::rule::captures::Captures;
 use crate::pure::rule::change::{expand_edits, push_location, rewritten_target};
-use crate::pure::rule::find::RuleSet;
+use crate::pure::rule::compile::RuleSet;
 use crate::pure::rule::key::{choose_arm, hash_key};
-use crate::pure::rule::{Action, Captures, RequestView, Rule};
+use crate::pure::rule::{Action, RequestView, Rule};
 use crate::pure::trace::Trace;
 
 /// Where a request goes.
@@ -55,7 +56,7 @@ pub fn decide(
     rng: &mut Rng,
     trace: &mut Trace,
 ) -> Option<(Arc<Rule>, Destination)> {
-    let rule = Arc::clone(rules.find(view, captures, trace)?);
+    let rule = Arc::clone(rules.find(view, captures, trace)?.rule);
     let changes = &rule.changes;
     expand_edits(&changes.request, view, captures, &mut changed.request);
     expand_edits(&changes.response, view, captures, &mut changed.response);

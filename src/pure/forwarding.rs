@@ -271,13 +271,7 @@ pub fn push_connection(out: &mut Vec<u8>, connection: ClientConnection<'_>) {
 
 /// Copies the field lines that `keeps` wants, as they were sent. `end` is the length of the whole head. Lines are known to
 /// end in CRLF and to stand one behind the other, so neighbours are copied together.
-fn copy_fields(
-    out: &mut Vec<u8>,
-    bytes: &[u8],
-    fields: &[Field],
-    end: usize,
-    mut keeps: impl FnMut(&Field) -> bool,
-) {
+fn copy_fields(out: &mut Vec<u8>, bytes: &[u8], fields: &[Field], end: usize, mut keeps: impl FnMut(&Field) -> bool) {
     let Some(first) = fields.first() else { return };
     let mut run = first.name.start as usize;
     for (index, field) in fields.iter().enumerate() {

@@ -89,8 +89,18 @@ pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: TcpStream, p
         if let Some(stream) = stream {
             let is_over_limit = ticket.is_over_limit();
             let has_grace = false;
-            live(Connection { stream, worker, listener, peer, deadline, requests: 0, is_over_limit, has_grace, ticket })
-                .await;
+            live(Connection {
+                stream,
+                worker,
+                listener,
+                peer,
+                deadline,
+                requests: 0,
+                is_over_limit,
+                has_grace,
+                ticket,
+            })
+            .await;
         }
         guard.is_done.set(true);
     });

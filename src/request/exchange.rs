@@ -127,7 +127,9 @@ async fn pass_on(
     let transferred = channel.transfer(verdict).await;
     choice.ends(&channel, transferred.as_ref().err());
     transferred?;
-    if channel.is_reusable() && let Some(server) = channel.server.take() {
+    if channel.is_reusable()
+        && let Some(server) = channel.server.take()
+    {
         choice.keep(&channel.connection.worker, server.stream);
     }
     let is_read = channel.scratch.upload.is_done() && channel.client_buffer.is_empty();

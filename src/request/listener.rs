@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::sync::Notify;
 
 use crate::base::id::ListenerIndex;
 use crate::pure::config;

@@ -23,7 +23,7 @@ struct Shelf {
     connections: VecDeque<Idle>,
     timeout: Duration,
     /// The address the connections lead to, as a number that changes with it.
-    incarnation: u64,
+    incarnation: u32,
 }
 
 /// The idle connections of one worker.
@@ -35,7 +35,7 @@ pub struct IdleConnections {
 impl IdleConnections {
     /// A connection that was silent while it was idle. `is_certain` looks at the socket itself: for requests that can't be
     /// sent again.
-    pub fn take(&self, slot: ServerSlot, incarnation: u64, now: Timestamp, is_certain: bool) -> Option<ServerStream> {
+    pub fn take(&self, slot: ServerSlot, incarnation: u32, now: Timestamp, is_certain: bool) -> Option<ServerStream> {
         let mut shelves = self.shelves.borrow_mut();
         let shelf = shelves.get_mut(&slot)?;
         if shelf.incarnation != incarnation {
@@ -54,7 +54,7 @@ impl IdleConnections {
     pub fn put(
         &self,
         slot: ServerSlot,
-        incarnation: u64,
+        incarnation: u32,
         stream: ServerStream,
         now: Timestamp,
         max: usize,
@@ -72,12 +72,12 @@ impl IdleConnections {
         }
     }
 
-    /// Lets go of what is too old, closed or chattering, and of the shelves of servers that `is_known` does not know.
-    pub fn sweep(&self, now: Timestamp, is_known: impl Fn(ServerSlot) -> bool) {
-        self.shelves.borrow_mut().retain(|slot, shelf| {
+    /// Lets go of what is too old, closed or chattering.
+    pub fn sweep(&self, now: Timestamp) {
+        self.shelves.borrow_mut().retain(|_, shelf| {
             let timeout = shelf.timeout;
             shelf.connections.retain(|idle| now.since(idle.since) < timeout && idle.stream.is_quiet(false));
-            is_known(*slot) && !shelf.connections.is_empty()
+            !shelf.connections.is_empty()
         });
     }
 

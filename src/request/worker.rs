@@ -18,16 +18,16 @@ use crate::base::rng::Rng;
 use crate::base::time::{self, Timestamp};
 use crate::request::access_log::WorkerLog;
 use crate::request::buffers::BufferPool;
-use crate::request::deadlines::{Deadline, Deadlines};
-use crate::request::exchange::Scratch;
 use crate::request::date::HttpDate;
+use crate::request::deadlines::{Deadline, Deadlines};
+use crate::request::exchange::scratch::Scratch;
 use crate::request::listener::{self, Closing, Listener};
-use crate::request::upstream::IdleConnections;
 use crate::request::process::{ClientPlace, Process};
-use crate::shared::choose::Schedulers;
+use crate::request::upstream::IdleConnections;
 use crate::shared::inbox::Order;
+use crate::shared::lease::Admission;
 use crate::shared::outcome::OutcomeSender;
-use crate::shared::snapshot::SnapshotCache;
+use crate::shared::snapshot::SnapshotStore;
 
 /// How often logs are handed over and idle connections looked through.
 const SWEEP: Duration = Duration::from_millis(250);
@@ -44,18 +44,14 @@ thread_local! {
 pub struct Worker {
     /// What all workers share.
     pub shared: Arc<Process>,
-    /// The way to the rules, pools and states of now.
-    pub snapshot: RefCell<SnapshotCache>,
+    /// The way to the rules, pools and states of now, and to a place at a server.
+    pub admission: Admission,
     /// Buffer memory.
     pub buffers: Rc<BufferPool>,
     /// Idle connections to servers.
     pub idle: IdleConnections,
     /// Random numbers.
     pub rng: RefCell<Rng>,
-    /// The schedulers of all pools.
-    pub schedulers: Schedulers,
-    /// The way to tell control how requests ended.
-    pub outcomes: Rc<OutcomeSender>,
     /// The access log.
     pub log: RefCell<Option<WorkerLog>>,
     deadlines: Rc<Deadlines>,
@@ -123,11 +119,7 @@ impl Worker {
         loop {
             tokio::time::sleep(SWEEP).await;
             let now = self.now();
-            {
-                let mut reader = self.snapshot.borrow_mut();
-                let snapshot = reader.load();
-                self.idle.sweep(now, |slot| snapshot.knows(slot));
-            }
+            self.idle.sweep(now);
             if let Some(log) = &mut *self.log.borrow_mut() {
                 log.flush(self.now());
             }
@@ -174,8 +166,8 @@ pub struct Start {
     pub number: usize,
     /// What all workers share.
     pub shared: Arc<Process>,
-    /// The way to the snapshot.
-    pub snapshot: SnapshotCache,
+    /// Where the snapshot is.
+    pub store: Arc<SnapshotStore>,
     /// The way to tell control how requests ended.
     pub outcomes: OutcomeSender,
     /// Its part of the access log.
@@ -205,15 +197,13 @@ pub fn start(start: Start) -> io::Result<JoinHandle<()>> {
 }
 
 async fn run(start: Start) {
-    let Start { number, shared, snapshot, outcomes, log, mut inbox, listeners } = start;
+    let Start { number, shared, store, outcomes, log, mut inbox, listeners } = start;
     let seed = shared.seed.wrapping_add((number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let worker = Rc::new(Worker {
         buffers: BufferPool::new(shared.limits.buffer_memory),
-        snapshot: RefCell::new(snapshot),
         idle: IdleConnections::default(),
         rng: RefCell::new(Rng::new(seed)),
-        schedulers: Schedulers::seeded(seed),
-        outcomes: Rc::new(outcomes),
+        admission: Admission::new(&store, outcomes, seed),
         date: RefCell::default(),
         log: RefCell::new(log),
         deadlines: Rc::default(),

@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use crate::base::error::RetrySafety;
 use crate::base::time;
-use crate::pure::pool::{Retry, Tried};
+use crate::pure::pool::Tried;
 use crate::request::buffers::Grant;
 use crate::request::exchange::channel::{Channel, ServerEnd};
 use crate::request::exchange::choice::{self, Choice};
@@ -31,14 +31,14 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
                 let now = time::now();
                 channel.scratch.record.first_byte_came(now);
                 choice.answers(channel.scratch.response.status, now);
-                if !wants_another(channel, &choice, repeats) {
+                if !wants_another(channel, forward, repeats) {
                     return Ok(choice);
                 }
             }
             Err(failure) => {
                 choice.fails(&failure);
                 channel.server = None;
-                if !may_repeat(channel, &choice, &failure, repeats) {
+                if !may_repeat(channel, forward, &failure, repeats) {
                     return Err(failure);
                 }
             }
@@ -84,28 +84,32 @@ async fn connect(channel: &mut Channel<'_>, choice: &Choice) -> Result<ServerStr
 }
 
 /// Whether an answer is one that the pool asks again for, and may be.
-fn wants_another(channel: &Channel<'_>, choice: &Choice, repeats: u32) -> bool {
-    let retry: &Retry = &choice.pool.retry;
+fn wants_another(channel: &Channel<'_>, forward: &Forward, repeats: u32) -> bool {
+    let retry = &forward.pool.retry;
     retry.on_status.contains(&channel.scratch.response.status)
         && channel.scratch.is_idempotent
-        && is_affordable(channel, choice, repeats)
+        && is_affordable(channel, forward, repeats)
 }
 
-fn may_repeat(channel: &Channel<'_>, choice: &Choice, failure: &Failure, repeats: u32) -> bool {
-    let retry: &Retry = &choice.pool.retry;
+fn may_repeat(channel: &Channel<'_>, forward: &Forward, failure: &Failure, repeats: u32) -> bool {
+    let retry = &forward.pool.retry;
     let is_safe = match failure.retry_safety() {
         RetrySafety::NothingWritten => {
-            if matches!(failure, Failure::Connect(_)) { retry.on_connect } else { retry.on_reset }
+            if matches!(failure, Failure::Connect(_)) {
+                retry.on_connect
+            } else {
+                retry.on_reset
+            }
         }
         RetrySafety::Unanswered => retry.on_reset && channel.scratch.is_idempotent,
         RetrySafety::Never => false,
     };
-    is_safe && is_affordable(channel, choice, repeats)
+    is_safe && is_affordable(channel, forward, repeats)
 }
 
 /// Whether the count and the budget allow another attempt, and all that was sent of the body is still there.
-fn is_affordable(channel: &Channel<'_>, choice: &Choice, repeats: u32) -> bool {
-    repeats < choice.pool.retry.count
+fn is_affordable(channel: &Channel<'_>, forward: &Forward, repeats: u32) -> bool {
+    repeats < forward.pool.retry.count
         && channel.scratch.kept.is_whole()
-        && choice.pool_record.budget.try_spend_retry(channel.connection.worker.now())
+        && forward.record.budget.try_spend_retry(channel.connection.worker.now())
 }

@@ -7,18 +7,16 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::pure::forwarding::{
-    ClientConnection, ClientFraming, FieldEdits, push_response_head,
-};
+use crate::pure::forwarding::{ClientConnection, ClientFraming, FieldEdits, push_response_head};
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::{HeadLimits, Parsed, Version};
 use crate::pure::h1::response::{ResponseHeadError, parse_response_head};
 use crate::pure::pool::Timeouts;
 use crate::request::buffers::Buffer;
 use crate::request::connection::Connection;
-use crate::request::exchange::Scratch;
 use crate::request::exchange::failure::Failure;
 use crate::request::exchange::flow::{FlowError, Wait};
+use crate::request::exchange::scratch::Scratch;
 use crate::request::stream::{ServerStream, Stream as _};
 
 /// The most interim answers (1xx) to one request.
@@ -173,7 +171,8 @@ impl<'a> Channel<'a> {
         let Scratch { request, response: head, download, upgrade, is_head_request, .. } = &mut *self.scratch;
         loop {
             let bytes = server.buffer.bytes();
-            if bytes.is_empty() || parse_response_head(bytes, RESPONSE_HEAD, *is_head_request, head)? == Parsed::Partial {
+            if bytes.is_empty() || parse_response_head(bytes, RESPONSE_HEAD, *is_head_request, head)? == Parsed::Partial
+            {
                 return Ok(false);
             }
             if head.status == 101 {

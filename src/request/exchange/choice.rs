@@ -11,9 +11,8 @@ use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
 use crate::request::stream::ServerStream;
 use crate::request::worker::Worker;
-use crate::shared::choose::{Ask, Place};
-use crate::shared::counters::PoolRecord;
-use crate::shared::lease::{self, Lease};
+use crate::shared::choose::Ask;
+use crate::shared::lease::{Lease, PoolRef};
 use crate::shared::outcome::Outcome;
 use crate::transport::dial::DialError;
 
@@ -22,8 +21,6 @@ use crate::transport::dial::DialError;
 pub struct Choice {
     /// The pool.
     pub pool: Arc<Pool>,
-    /// What is counted for the pool.
-    pub pool_record: Arc<PoolRecord>,
     /// The place at the server.
     pub lease: Lease,
     /// Whether only a connection of its own will do: the server was tried before.
@@ -38,27 +35,18 @@ pub struct Choice {
 pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried) -> Result<Choice, Failure> {
     let worker = &channel.connection.worker;
     let now = worker.now();
-    let (pool, count) = {
-        let mut reader = worker.snapshot.borrow_mut();
-        let snapshot = reader.load();
-        (snapshot.pool(forward.pool).cloned(), snapshot.pools.len())
-    };
-    let pool = pool.ok_or(Failure::NoServer)?;
     let record = &mut channel.scratch.record;
-    record.pool = Some(Arc::clone(&pool.pool));
     if tried.is_empty() {
-        pool.record.budget.note_request(now);
+        forward.record.budget.note_request(now);
     }
-    let place = Place { pool: &pool, index: forward.pool.0 as usize, count };
+    let pool = PoolRef { index: forward.index, name: &forward.pool.name };
     let ask = Ask { key: forward.key, tried, now };
-    let lease = lease::admit(place, &worker.schedulers, &worker.outcomes, ask, &mut Trace::off())
-        .await
-        .map_err(|_| Failure::NoServer)?;
+    let lease = worker.admission.admit(pool, ask, &mut Trace::off()).await.map_err(|_| Failure::NoServer)?;
     let endpoint = lease.endpoint();
     record.server = Some(Arc::clone(&endpoint.server));
     record.attempts += 1;
     let wants_fresh = tried.contains(endpoint.record.slot);
-    Ok(Choice { pool: Arc::clone(&pool.pool), pool_record: Arc::clone(&pool.record), lease, wants_fresh, chosen: now })
+    Ok(Choice { pool: Arc::clone(&forward.pool), lease, wants_fresh, chosen: now })
 }
 
 impl Choice {

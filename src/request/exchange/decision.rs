@@ -11,6 +11,7 @@ use crate::pure::forwarding::{ForwardedRequest, Origin, push_request_head};
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::{TargetForm, Version};
 use crate::pure::head::{Fields, Known};
+use crate::pure::pool::Pool;
 use crate::pure::rule::key::hash_key;
 use crate::pure::rule::path::{normalize_host, read_path, split_query};
 use crate::pure::rule::{RequestView, Rule};
@@ -19,8 +20,9 @@ use crate::pure::trust::{client_address, is_trusted};
 use crate::request::account::Described;
 use crate::request::buffers::Buffer;
 use crate::request::connection::Connection;
-use crate::request::exchange::Scratch;
 use crate::request::exchange::failure::Failure;
+use crate::request::exchange::scratch::Scratch;
+use crate::shared::counters::PoolRecord;
 
 /// The upgrade that becomes a tunnel where a rule names none.
 const WEBSOCKET: &str = "websocket";
@@ -45,11 +47,13 @@ pub enum Decision {
 #[derive(Clone, Debug)]
 pub struct Forward {
     /// The pool.
-    pub pool: PoolIndex,
+    pub pool: Arc<Pool>,
+    /// What is counted for it.
+    pub record: Arc<PoolRecord>,
+    /// Where it stood in the snapshot.
+    pub index: PoolIndex,
     /// What the scheduler hashes.
     pub key: Option<u64>,
-    /// Whether it asks for an upgrade that may become a tunnel.
-    pub is_upgrade: bool,
 }
 
 /// Decides what becomes of the request whose head the buffer begins with. For a server, its head is ready in
@@ -58,14 +62,15 @@ pub struct Forward {
 /// # Errors
 /// [`Failure`] where no rule matches or the request breaks a limit of its rule or listener.
 pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -> Result<Decision, Failure> {
-    let Scratch { request: head, path, captures, changed, record, .. } = scratch;
+    let Scratch { request: head, path, captures, changed, record, forwarded, upgrade, .. } = scratch;
+    let Scratch { body_max, is_head_request, is_idempotent, .. } = scratch;
     let bytes = buffer.bytes();
     let listener = &connection.listener;
     let worker = &connection.worker;
     let fields = Fields { bytes, list: &head.fields };
     let method = std::str::from_utf8(head.method.of(bytes)).unwrap_or("");
-    scratch.is_head_request = method == "HEAD";
-    scratch.is_idempotent = matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE");
+    *is_head_request = method == "HEAD";
+    *is_idempotent = matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE");
     if connection.is_over_limit {
         return Err(Failure::TooManyConnections);
     }
@@ -88,59 +93,61 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
         _ => read_path(raw_path, listener.config.limits.ambiguous_paths, path).map_err(|_| Failure::AmbiguousPath)?,
     };
 
-    let mut reader = worker.snapshot.borrow_mut();
-    let snapshot = reader.load();
-    let learned = if snapshot.rules.uses_learned_types() { worker.shared.learned.get(&host, path) } else { None };
-    let view = RequestView {
-        listener: listener.index,
-        method,
-        host: &host,
-        path,
-        query,
-        fields,
-        client,
-        server_name: connection.stream.server_name(),
-        learned_media_type: learned.as_deref(),
-    };
-    let mut rng = worker.rng.borrow_mut();
-    let decided = decide_purely(&snapshot.rules, &view, captures, changed, &mut rng, &mut Trace::off());
-    let (rule, destination) = decided.ok_or(Failure::NoRule)?;
-    record.rule = Some(Arc::clone(&rule));
-    let pool = match destination {
-        Destination::Redirect(status) => return Ok(Decision::Answer { rule, status, is_redirect: true }),
-        Destination::Respond(status) => return Ok(Decision::Answer { rule, status, is_redirect: false }),
-        Destination::Pool(pool) => pool,
-    };
-    let body_max = rule.body_max.unwrap_or(listener.config.limits.body_max);
-    if matches!(head.body, BodyLength::Length(length) if Bytes(length) > body_max) {
-        return Err(Failure::BodyTooLarge);
-    }
-    scratch.body_max = body_max;
-    let key_source = rule.key.as_ref().or_else(|| snapshot.pools.get(pool.0 as usize)?.pool.key.as_ref());
-    let key = key_source.and_then(|source| hash_key(source, &view, captures));
-    let upgrade = wanted_upgrade(head.upgrade.of(bytes), head.body, &rule);
-    if snapshot.rules.uses_learned_types() {
-        scratch.learn = Some(worker.shared.learned.key(&host, path));
-    }
-    push_request_head(
-        &mut scratch.forwarded,
-        &ForwardedRequest {
-            head,
-            bytes,
-            target: changed.is_rewritten.then_some(changed.target.as_slice()),
-            origin: Origin {
-                peer: connection.peer,
-                local: listener.local,
-                is_trusted: is_trusted(connection.peer.ip(), &listener.config.trusted_proxies),
-                is_tls: listener.tls.is_some(),
-                via: listener.config.via,
+    worker.admission.snapshot(|snapshot| {
+        let learns = snapshot.rules.uses_learned_types();
+        let learned = if learns { worker.shared.learned.get(&host, path) } else { None };
+        let view = RequestView {
+            listener: listener.index,
+            method,
+            host: &host,
+            path,
+            query,
+            fields,
+            client,
+            server_name: connection.stream.server_name(),
+            learned_media_type: learned.as_deref(),
+        };
+        let mut rng = worker.rng.borrow_mut();
+        let decided = decide_purely(&snapshot.rules, &view, captures, changed, &mut rng, &mut Trace::off());
+        let (rule, destination) = decided.ok_or(Failure::NoRule)?;
+        record.rule = Some(Arc::clone(&rule));
+        let index = match destination {
+            Destination::Redirect(status) => return Ok(Decision::Answer { rule, status, is_redirect: true }),
+            Destination::Respond(status) => return Ok(Decision::Answer { rule, status, is_redirect: false }),
+            Destination::Pool(index) => index,
+        };
+        let pool = snapshot.pool(index).ok_or(Failure::NoServer)?;
+        record.pool = Some(Arc::clone(&pool.pool));
+        *body_max = rule.body_max.unwrap_or(listener.config.limits.body_max);
+        if matches!(head.body, BodyLength::Length(length) if Bytes(length) > *body_max) {
+            return Err(Failure::BodyTooLarge);
+        }
+        let source = rule.key.as_ref().or(pool.pool.key.as_ref());
+        let key = source.and_then(|source| hash_key(source, &view, captures));
+        if let Some(token) = wanted_upgrade(head.upgrade.of(bytes), head.body, &rule) {
+            upgrade.extend_from_slice(token);
+        }
+        push_request_head(
+            forwarded,
+            &ForwardedRequest {
+                head,
+                bytes,
+                target: changed.is_rewritten.then_some(changed.target.as_slice()),
+                origin: Origin {
+                    peer: connection.peer,
+                    local: listener.local,
+                    is_trusted: is_trusted(connection.peer.ip(), &listener.config.trusted_proxies),
+                    is_tls: listener.tls.is_some(),
+                    via: listener.config.via,
+                },
+                request_id: None,
+                upgrade: (!upgrade.is_empty()).then_some(upgrade.as_slice()),
+                edits: &changed.request,
             },
-            request_id: None,
-            upgrade,
-            edits: &changed.request,
-        },
-    );
-    Ok(Decision::Forward(Forward { pool, key, is_upgrade: upgrade.is_some() }))
+        );
+        let (pool, record) = (Arc::clone(&pool.pool), Arc::clone(&pool.record));
+        Ok(Decision::Forward(Forward { pool, record, index, key }))
+    })
 }
 
 /// The upgrade to ask the server for: one of the tokens that the client offers, if the rule allows it.
@@ -150,7 +157,11 @@ fn wanted_upgrade<'b>(offered: &'b [u8], body: BodyLength, rule: &Rule) -> Optio
     }
     offered.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).find(|token| {
         let allows = |allowed: &str| token.eq_ignore_ascii_case(allowed.as_bytes());
-        if rule.changes.upgrades.is_empty() { allows(WEBSOCKET) } else { rule.changes.upgrades.iter().any(|a| allows(a)) }
+        if rule.changes.upgrades.is_empty() {
+            allows(WEBSOCKET)
+        } else {
+            rule.changes.upgrades.iter().any(|a| allows(a))
+        }
     })
 }
 
