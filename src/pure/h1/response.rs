@@ -123,11 +123,11 @@ fn read_head(
     }
     let Reading { lines, facts, .. } = &mut head.reading;
     let note = |field: &mut Field| {
-        let value = field.value.of(buffer);
+        let value = || field.value.of(buffer);
         match field.known {
-            Known::Connection => facts.add_connection(value)?,
-            Known::ContentLength => field.hop_by_hop = facts.add_content_length(value)?,
-            Known::TransferEncoding => facts.add_transfer_encoding(value)?,
+            Known::Connection => facts.add_connection(value())?,
+            Known::ContentLength => field.hop_by_hop = facts.add_content_length(value())?,
+            Known::TransferEncoding => facts.add_transfer_encoding(value())?,
             Known::Upgrade => facts.add_upgrade(field.value),
             _ => {}
         }
@@ -160,8 +160,8 @@ fn read_status_line(window: Window<'_>, head: &mut ResponseHead) -> Result<bool,
     head.reading.stage = Stage::Fields;
 
     let line = window.bytes.get(..end).unwrap_or_default();
-    let (version, rest) = line.split_first_chunk::<8>().ok_or(ResponseHeadError::StatusLine)?;
-    head.version = read_version(*version).flatten().ok_or(ResponseHeadError::StatusLine)?;
+    let (version, rest) = line.split_at_checked(8).ok_or(ResponseHeadError::StatusLine)?;
+    head.version = read_version(version).flatten().ok_or(ResponseHeadError::StatusLine)?;
     let [b' ', hundreds @ b'1'..=b'9', tens @ b'0'..=b'9', units @ b'0'..=b'9', reason @ ..] = rest else {
         return Err(ResponseHeadError::StatusLine);
     };
