@@ -1,5 +1,20 @@
 //! Rules: what is asked of a request, and what happens to it. The first rule in file order whose predicates all hold wins,
 //! and nothing else decides.
+//!
+//! This file holds the words of the rule language as types; what is done with them stands in the modules below it.
+
+pub mod captures;
+pub mod compile;
+mod explain;
+pub mod find;
+mod glob;
+pub mod hash;
+mod index;
+pub mod media;
+mod parts;
+pub mod path;
+pub mod pattern;
+mod predicate;
 
 use std::net::IpAddr;
 use std::sync::Arc;

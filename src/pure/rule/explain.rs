@@ -1,0 +1,114 @@
+//! What a recording trace is told of the search for a rule: of the rules before the winner, how many were never candidates
+//! and why, and of each candidate what it asked for in vain.
+//!
+//! It runs after the search and can't change its result.
+
+use std::fmt::Write;
+
+use super::compile::RuleSet;
+use super::find::Miss;
+use super::parts::{cookies, parameters};
+use super::predicate::{Facts, Question};
+use crate::pure::head::Known;
+use crate::pure::trace::Trace;
+
+/// How many candidates are told one by one; the others are counted.
+const TOLD_MAX: usize = 32;
+
+pub(super) fn explain(
+    set: &RuleSet,
+    facts: &Facts<'_>,
+    missed: &[(usize, Miss<'_>)],
+    winner: Option<usize>,
+    trace: &mut Trace,
+) {
+    trace.note("rule", || never_candidates(set, facts, winner.unwrap_or(set.len())));
+    for (index, miss) in missed.iter().take(TOLD_MAX) {
+        trace.note("rule", || format!("{}: {}", title(set, *index), describe(miss, facts)));
+    }
+    if missed.len() > TOLD_MAX {
+        trace.note("rule", || {
+            format!("{} more that match by host and path do not by the rest", missed.len() - TOLD_MAX)
+        });
+    }
+    if let Some(told) = facts.media_type_if_asked() {
+        trace.note("rule", || match told {
+            Some((media_type, source)) => format!("the media type is {media_type}, says {}", source.name()),
+            None => "the media type is unknown: no source speaks".to_owned(),
+        });
+    }
+    trace.note("rule", || match winner {
+        Some(index) => format!("{} matches", title(set, index)),
+        None => "no rule matches".to_owned(),
+    });
+}
+
+fn title(set: &RuleSet, index: usize) -> String {
+    set.rules().nth(index).map(|rule| format!("rule `{}` at {}", rule.name, rule.place)).unwrap_or_default()
+}
+
+/// How many of the first `count` rules the index left out, and why.
+fn never_candidates(set: &RuleSet, facts: &Facts<'_>, count: usize) -> String {
+    let (mut by_host, mut by_path, mut by_expression) = (0_usize, 0_usize, 0_usize);
+    let view = &facts.view;
+    for compiled in set.rules.iter().take(count) {
+        let hosts = &compiled.rule.when.hosts;
+        let when = &compiled.when;
+        if !hosts.is_empty() && !hosts.iter().any(|host| host.matches(view.host)) {
+            by_host += 1;
+        } else if !when.paths.is_empty() && !when.paths.iter().any(|pattern| pattern.matches(view.path)) {
+            by_path += 1;
+        } else if when.paths.is_empty()
+            && !when.expressions.is_empty()
+            && !when.expressions.iter().any(|expression| expression.is_match(view.path.as_bytes()))
+        {
+            by_expression += 1;
+        }
+    }
+    let mut text = match count {
+        0 => return "there is no rule before it".to_owned(),
+        1 => "1 rule before: ".to_owned(),
+        _ => format!("{count} rules before: "),
+    };
+    if count == set.len() {
+        text = text.replace(" before", "");
+    }
+    let candidates = count - by_host - by_path - by_expression;
+    let _ = write!(
+        text,
+        "{by_host} of other hosts, {by_path} of other paths, {by_expression} whose path-regex does not match, \
+         {candidates} asked for the rest"
+    );
+    text
+}
+
+/// What the request has in place of what a predicate asks for.
+fn describe(miss: &Miss<'_>, facts: &Facts<'_>) -> String {
+    let view = &facts.view;
+    let text = match miss.question {
+        Question::Listener => "it came in by listener ".to_owned() + &view.listener.0.to_string(),
+        Question::Method => format!("the method is {}", view.method),
+        Question::Host => format!("the host is {}", view.host),
+        Question::Client => format!("the client is {}", view.client),
+        Question::ServerName => match view.server_name {
+            Some(name) => format!("the TLS server name is {name}"),
+            None => "there is no TLS server name".to_owned(),
+        },
+        Question::Header(test) => values("header", &test.name, view.fields.named(&test.name)),
+        Question::Cookie(test) => values("cookie", &test.name, cookies(view.fields, &test.name)),
+        Question::Query(test) => values("query parameter", &test.name, parameters(view.query, &test.name)),
+        Question::ContentType => values("header", "Content-Type", view.fields.known(Known::ContentType)),
+        Question::Accept => values("header", "Accept", view.fields.known(Known::Accept)),
+        Question::MediaType => match facts.media_type_if_asked().flatten() {
+            Some((media_type, _)) => format!("the media type is {media_type}"),
+            None => "the media type is unknown".to_owned(),
+        },
+        Question::Path | Question::Expression => format!("the path is {}", view.path),
+    };
+    if miss.is_not { format!("its `not` holds: {text}") } else { text }
+}
+
+fn values<V: AsRef<[u8]>>(kind: &str, name: &str, values: impl Iterator<Item = V>) -> String {
+    let list: Vec<_> = values.map(|value| format!("\"{}\"", value.as_ref().escape_ascii())).collect();
+    if list.is_empty() { format!("{kind} {name} is absent") } else { format!("{kind} {name} is {}", list.join(", ")) }
+}
