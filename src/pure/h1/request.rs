@@ -1,7 +1,14 @@
 //! Request heads (RFC 9112 2 to 6): parsed, judged and classified in one pass.
 
+use std::ops::Range;
+
+use crate::pure::h1::authority::parse_authority;
 use crate::pure::h1::body::BodyLength;
-use crate::pure::head::{Field, Span};
+use crate::pure::h1::facts::{Facts, Refusal, Window, read_fields};
+use crate::pure::h1::line::{LineError, Lines, elements, span, token_length};
+use crate::pure::h1::scan::find;
+use crate::pure::h1::target::{Target, is_target_end, parse_target};
+use crate::pure::head::{Field, Known, Span};
 
 /// How large a head may be.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +69,38 @@ pub struct RequestHead {
     pub upgrade: Span,
     /// Bytes of the head, empty lines before it included.
     pub length: usize,
+    reading: Reading,
+}
+
+impl RequestHead {
+    /// Forgets a head that came in part and is given up, so that the next parse begins anew. After a complete or refused
+    /// head that happens by itself.
+    pub fn clear(&mut self) {
+        let mut fields = std::mem::take(&mut self.fields);
+        fields.clear();
+        *self = Self { fields, ..Self::default() };
+    }
+}
+
+/// How far a head has been read, between one call and the next.
+#[derive(Debug, Default)]
+struct Reading {
+    stage: Stage,
+    empty_lines: u8,
+    lines: Lines,
+    facts: Facts,
+    host: Option<Span>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// Nothing is kept from before.
+    #[default]
+    Idle,
+    /// Empty lines may come.
+    Before,
+    RequestLine,
+    Fields,
 }
 
 /// Whether a head has come whole.
@@ -106,18 +145,217 @@ pub enum RequestHeadError {
 impl RequestHeadError {
     /// The status of the answer: 400, 405, 414, 417, 431, 501 or 505.
     pub const fn status(self) -> u16 {
-        400
+        match self {
+            Self::RequestLine | Self::Field | Self::LineEnd | Self::Host | Self::Authority | Self::Framing => 400,
+            Self::TargetTooLong => 414,
+            Self::Expectation => 417,
+            Self::TooLarge => 431,
+            Self::TransferCoding | Self::Method => 501,
+            Self::Version => 505,
+        }
     }
 }
 
+impl From<Refusal> for RequestHeadError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::LineEnd => Self::LineEnd,
+            Refusal::Field => Self::Field,
+            Refusal::Framing => Self::Framing,
+            Refusal::TransferCoding => Self::TransferCoding,
+            Refusal::TooLarge => Self::TooLarge,
+        }
+    }
+}
+
+/// Empty lines that are skipped before a request line (RFC 9112 2.2 asks for one at least).
+const EMPTY_LINES_MAX: u8 = 4;
+
+/// The longest method that is read. Those in use have at most 17 letters.
+const METHOD_MAX: usize = 32;
+
 /// Parses the front of `buffer` into `head`.
+///
+/// Where the answer is [`Parsed::Partial`], the next call gets the same bytes and more behind them, from the same start;
+/// only the new ones are read then. A head that is given up half-way needs [`RequestHead::clear`].
 ///
 /// # Errors
 /// [`RequestHeadError`] as soon as the bytes can't become an unambiguous head.
 pub fn parse_request_head(
-    _buffer: &[u8],
-    _limits: HeadLimits,
-    _head: &mut RequestHead,
+    buffer: &[u8],
+    limits: HeadLimits,
+    head: &mut RequestHead,
 ) -> Result<Parsed, RequestHeadError> {
-    Ok(Parsed::Partial)
+    let result = read_head(buffer, limits, head);
+    if result != Ok(Parsed::Partial) {
+        head.reading.stage = Stage::Idle;
+    }
+    result
 }
+
+fn read_head(buffer: &[u8], limits: HeadLimits, head: &mut RequestHead) -> Result<Parsed, RequestHeadError> {
+    if head.reading.stage == Stage::Idle {
+        head.clear();
+        head.reading.stage = Stage::Before;
+    }
+    if head.reading.stage == Stage::Before && !skip_empty_lines(buffer, &mut head.reading)? {
+        return Ok(Parsed::Partial);
+    }
+    let first_line = 2 * usize::from(head.reading.empty_lines);
+    let window = Window::new(buffer, first_line, limits.bytes);
+    if head.reading.stage == Stage::RequestLine && !read_request_line(window, head)? {
+        return Ok(Parsed::Partial);
+    }
+    let RequestHead { reading, fields, expects_continue, takes_trailers, .. } = head;
+    let Reading { lines, facts, host, .. } = reading;
+    let note = |field: &mut Field| {
+        let value = || field.value.of(buffer);
+        match field.known {
+            Known::Connection => facts.add_connection(value())?,
+            Known::ContentLength if facts.add_content_length(value())? => return Err(RequestHeadError::Framing),
+            Known::Expect => *expects_continue |= expects_continue_only(value())?,
+            Known::Host if host.replace(field.value).is_some() => return Err(RequestHeadError::Host),
+            Known::Host if !value().is_empty() && parse_authority(value()).is_none() => {
+                return Err(RequestHeadError::Authority);
+            }
+            Known::Te => *takes_trailers |= elements(value()).any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
+            Known::TransferEncoding => facts.add_transfer_encoding(value())?,
+            Known::Upgrade => facts.add_upgrade(field.value),
+            _ => {}
+        }
+        Ok(())
+    };
+    if !read_fields(window, limits.fields, lines, fields, note)? {
+        return Ok(Parsed::Partial);
+    }
+    head.length = head.reading.lines.start;
+    judge(buffer, head)?;
+    Ok(Parsed::Complete)
+}
+
+/// Whether all expectations of an Expect line are the only one there is (RFC 9110 10.1.1).
+fn expects_continue_only(value: &[u8]) -> Result<bool, RequestHeadError> {
+    let mut is_any = false;
+    for expectation in elements(value) {
+        if !expectation.eq_ignore_ascii_case(b"100-continue") {
+            return Err(RequestHeadError::Expectation);
+        }
+        is_any = true;
+    }
+    Ok(is_any)
+}
+
+/// Skips empty lines; `true` once something else begins.
+fn skip_empty_lines(buffer: &[u8], reading: &mut Reading) -> Result<bool, RequestHeadError> {
+    loop {
+        match buffer.get(reading.lines.start..) {
+            None | Some([] | [b'\r']) => return Ok(false),
+            Some([b'\r', b'\n', ..]) if reading.empty_lines < EMPTY_LINES_MAX => {
+                reading.empty_lines += 1;
+                reading.lines.advance(reading.lines.start);
+            }
+            Some([b'\r', b'\n', ..]) => return Err(RequestHeadError::RequestLine),
+            Some([b'\r' | b'\n', ..]) => return Err(RequestHeadError::LineEnd),
+            Some([..]) => {
+                reading.stage = Stage::RequestLine;
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Reads the request line: exactly three words (RFC 9112 3). `false` if it has not come whole.
+fn read_request_line(window: Window<'_>, head: &mut RequestHead) -> Result<bool, RequestHeadError> {
+    let incomplete = if window.is_full { Err(RequestHeadError::TargetTooLong) } else { Ok(false) };
+    let lines = &mut head.reading.lines;
+    let start = lines.start;
+    let from_start = window.bytes.get(start..).unwrap_or_default();
+    // The method is judged first and as far as it has come: what is no HTTP at all shows there.
+    let method_length = match from_start {
+        [b'G', b'E', b'T', b' ', ..] => 3,
+        _ => token_length(from_start.get(..=METHOD_MAX).unwrap_or(from_start)),
+    };
+    match from_start.get(method_length) {
+        None => return incomplete,
+        Some(_) if method_length > METHOD_MAX => return Err(RequestHeadError::Method),
+        Some(b' ') if method_length > 0 => {}
+        Some(_) => return Err(RequestHeadError::RequestLine),
+    }
+    let method_end = start + method_length;
+    lines.searched = lines.searched.max(method_end);
+    let end = match lines.end(window.bytes) {
+        Ok(Some(end)) => end,
+        Ok(None) => return incomplete,
+        Err(LineError::End) => return Err(RequestHeadError::LineEnd),
+        Err(LineError::Control) => return Err(RequestHeadError::RequestLine),
+    };
+    lines.advance(end);
+    head.reading.stage = Stage::Fields;
+
+    let target_start = method_end + 1;
+    let target_end = find(window.bytes, target_start, is_target_end);
+    let Some([b' ', version @ ..]) = window.bytes.get(target_end..end) else {
+        return Err(RequestHeadError::RequestLine);
+    };
+    head.version = read_version(version).ok_or(RequestHeadError::RequestLine)?.ok_or(RequestHeadError::Version)?;
+    head.method = span(start, method_end);
+    head.target = span(target_start, target_end);
+    if head.method.of(window.bytes) == b"CONNECT" {
+        return Err(RequestHeadError::Method);
+    }
+    let Target { form, authority, path_and_query } =
+        parse_target(head.target.of(window.bytes), head.method.of(window.bytes) == b"OPTIONS")?;
+    let within = |range: Range<usize>| span(target_start + range.start, target_start + range.end);
+    head.form = Some(form);
+    head.authority = within(authority);
+    head.path_and_query = within(path_and_query);
+    Ok(true)
+}
+
+/// Reads `HTTP/1.1` and its like (RFC 9112 2.3): `None` where it is no version at all, `Some(None)` where it is none that
+/// is spoken here. Minor versions above 1 are spoken as 1.1 (RFC 9110 2.5).
+pub(super) const fn read_version(version: &[u8]) -> Option<Option<Version>> {
+    match version {
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0'] => Some(Some(Version::Http10)),
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1'..=b'9'] => Some(Some(Version::Http11)),
+        [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => Some(None),
+        _ => None,
+    }
+}
+
+/// Judges a head that has come whole, and sums up what its fields say.
+fn judge(buffer: &[u8], head: &mut RequestHead) -> Result<(), RequestHeadError> {
+    let facts = &head.reading.facts;
+    match head.reading.host {
+        None if head.version == Version::Http11 => return Err(RequestHeadError::Host),
+        None => {}
+        Some(host) if head.form == Some(TargetForm::Origin) && host.is_empty() => {
+            return Err(RequestHeadError::Authority);
+        }
+        Some(_) if head.form == Some(TargetForm::Absolute) => {}
+        Some(host) => head.authority = host,
+    }
+    head.body = match (facts.is_chunked, facts.content_length) {
+        (true, Some(_)) => return Err(RequestHeadError::Framing),
+        // HTTP/1.0 has no transfer codings: whoever sends one may be read as having no body (RFC 9112 6.1).
+        (true, None) if head.version == Version::Http10 => return Err(RequestHeadError::Framing),
+        (true, None) => BodyLength::Chunked,
+        (false, Some(length)) if length > 0 => BodyLength::Length(length),
+        (false, _) => BodyLength::None,
+    };
+    head.keep_alive = facts.keep_alive(head.version);
+    head.upgrade = facts.upgrade(head.version);
+    facts.mark_named(buffer, &mut head.fields);
+    if head.version == Version::Http10 {
+        // To be ignored then (RFC 9110 10.1.1), so not passed on either.
+        head.expects_continue = false;
+        head.takes_trailers = false;
+        for field in head.fields.iter_mut().filter(|field| field.known == Known::Expect) {
+            field.hop_by_hop = true;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
