@@ -4,6 +4,8 @@
 //! It refuses to print and to exit: it makes a report, and who asked for it shows it.
 
 mod certificates;
+mod expects;
+mod location;
 mod render;
 mod warnings;
 
@@ -12,6 +14,7 @@ use std::time::SystemTime;
 
 use crate::operator::rule_files::DiskFiles;
 use crate::pure::config::{Config, Problem, RuleFiles, load};
+use crate::pure::rule::compile::{CompileError, RuleSet};
 
 pub use render::{Style, render};
 
@@ -83,9 +86,22 @@ pub fn check_files(files: &dyn RuleFiles, entry: &Path, now: SystemTime) -> Chec
     };
     let mut report = CheckReport::default();
     certificates::check(&config, now, &mut report);
+    match RuleSet::compile(config.rules.clone()) {
+        Ok(rules) => expects::run(&config, &rules, &mut report),
+        Err(error) => report.errors.push(compile_problem(&config, &error)),
+    }
     warnings::find(&config, &mut report.warnings);
     report.config = Some(config);
     report
+}
+
+/// What can't be seen of one rule alone: all expressions of a host together are too large.
+fn compile_problem(config: &Config, error: &CompileError) -> Problem {
+    let position = config.rules.iter().position(|rule| rule.name == error.rule);
+    match position.and_then(|position| config.places.rules.get(position)) {
+        Some(places) => Problem::at(&places.node, error.problem.to_string()).label("up to this rule"),
+        None => Problem::nowhere(error.to_string()),
+    }
 }
 
 #[cfg(test)]

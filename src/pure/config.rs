@@ -46,7 +46,6 @@ pub use files::{MemoryFiles, RuleFiles};
 pub use include::{FILES_MAX, INCLUDE_DEPTH_MAX};
 pub use limit_table::{LIMITS, LimitEntry};
 pub use load::{load, load_text};
-pub use patterns::REGEX_SIZE_MAX;
 pub use places::Places;
 pub use problem::{ConfigErrors, Problem};
 

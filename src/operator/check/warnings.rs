@@ -18,7 +18,7 @@ pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
 }
 
 /// The pools that a rule may send requests to.
-fn pools_of(action: &Action) -> Vec<PoolIndex> {
+pub(super) fn pools_of(action: &Action) -> Vec<PoolIndex> {
     match action {
         Action::Use(pool) => vec![*pool],
         Action::Split { arms, .. } => arms.iter().map(|(pool, _)| *pool).collect(),
