@@ -49,7 +49,7 @@ impl Captures {
             return;
         }
         let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-        let shown = if is_number { format!("${name}") } else { format!("{{{name}}}") };
+        let shown = shown(name);
         let problem = Problem::at(place, format!("the rule has no capture {shown}"));
         if self.paths.iter().chain(&self.regexes).any(has) {
             let problem = Problem::at(place, format!("not every path of the rule has the capture {shown}"));
@@ -67,7 +67,16 @@ impl Captures {
         } else if known.is_empty() {
             problem.help(format!("a path makes one: path=\"/users/{{{name}}}\""))
         } else {
-            problem.help(format!("its captures are: {}", known.join(", ")))
+            problem.help(format!("its captures are: {}", list(&known)))
         });
     }
+}
+
+/// A capture as rule files write it.
+fn shown(name: &str) -> String {
+    if name.bytes().all(|byte| byte.is_ascii_digit()) { format!("${name}") } else { format!("{{{name}}}") }
+}
+
+fn list(names: &[&str]) -> String {
+    names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")
 }

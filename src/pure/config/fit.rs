@@ -143,10 +143,13 @@ fn check_unit(
             Some(problem.label(format!("write \"{text}{example}\", if that is meant")).help(units_of(kind)))
         }
         Err(UnitError::UnknownUnit { unit, .. }) => {
-            let problem = at(format!("`{unit}` is no unit of `{name}`"));
-            let label = near_unit(kind, &unit)
-                .map_or_else(|| "unknown unit".to_owned(), |meant| format!("did you mean `{meant}`?"));
-            Some(problem.label(label).help(units_of(kind)))
+            let number = text.strip_suffix(unit.as_str()).unwrap_or_default();
+            let problem = at(format!("`{}` is no unit of `{name}`", unit.trim()));
+            let problem = match near_unit(kind, &unit) {
+                Some(meant) => problem.label(format!("write \"{number}{meant}\", if that is meant")),
+                None => problem.label("unknown unit"),
+            };
+            Some(problem.help(units_of(kind)))
         }
         Err(UnitError::NoNumber { .. }) => {
             Some(at(format!("`{name}` wants {}", wanted(kind))).label("a whole number and a unit").help(units_of(kind)))

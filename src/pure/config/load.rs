@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::files::RuleFiles;
+use super::files::{MemoryFiles, RuleFiles};
 use super::include::{self, Expanded};
 use super::limit_table::Settings;
 use super::limits::{self, Site};
@@ -30,6 +30,14 @@ pub fn load(files: &dyn RuleFiles, entry: &Path) -> Result<Config, ConfigErrors>
         None => Ok(loading.config),
         Some(errors) => Err(errors),
     }
+}
+
+/// Reads one rule file that is called `rules.kdl` from its text: for tests, and for the fuzzer.
+///
+/// # Errors
+/// Every error of the text.
+pub fn load_text(text: &str) -> Result<Config, ConfigErrors> {
+    load(&MemoryFiles::one("rules.kdl", text), Path::new("rules.kdl"))
 }
 
 fn empty() -> Config {
@@ -90,7 +98,7 @@ impl Loading {
     }
 
     fn listeners<'a>(&mut self, nodes: impl Iterator<Item = Node<'a>>, top: &Settings) {
-        let mut unique = Unique::new("listener");
+        let mut unique = Unique::new("listener", "keep one of them, with what both should say");
         for node in nodes {
             let Some(listener) = listener::read(node, top, &mut self.problems) else {
                 self.names.is_incomplete = true;
@@ -113,7 +121,7 @@ impl Loading {
     }
 
     fn pools<'a>(&mut self, nodes: impl Iterator<Item = Node<'a>>) {
-        let mut unique = Unique::new("pool");
+        let mut unique = Unique::new("pool", "give one of them another name");
         for node in nodes {
             let Some((value, name)) = node.argument(0).and_then(|value| Some((value, value.text()?))) else {
                 self.names.is_incomplete = true;
@@ -135,7 +143,7 @@ impl Loading {
 
     /// Reads the rules and gives their names.
     fn rules<'a>(&mut self, nodes: impl Iterator<Item = Node<'a>>) -> HashSet<Arc<str>> {
-        let mut unique = Unique::new("rule");
+        let mut unique = Unique::new("rule", "give one of them another name");
         let mut names = HashSet::new();
         for (index, node) in nodes.enumerate() {
             let given = node.argument(0).and_then(|value| Some((value.text()?, value.place())));

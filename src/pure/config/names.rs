@@ -82,20 +82,21 @@ fn known(names: &[impl AsRef<str>], noun: &str, usage: &str) -> String {
 #[derive(Debug)]
 pub(super) struct Unique {
     noun: &'static str,
+    remedy: &'static str,
     seen: HashMap<String, Place>,
 }
 
 impl Unique {
-    /// For things that are called `noun`.
-    pub(super) fn new(noun: &'static str) -> Self {
-        Self { noun, seen: HashMap::new() }
+    /// For things that are called `noun`; `remedy` says what to do about two with one name.
+    pub(super) fn new(noun: &'static str, remedy: &'static str) -> Self {
+        Self { noun, remedy, seen: HashMap::new() }
     }
 
     /// Notes a name; whether it is new. One that is not is an error.
     pub(super) fn note(&mut self, name: &str, place: Place, problems: &mut Problems) -> bool {
         if let Some(first) = self.seen.get(name) {
             let problem = Problem::at(&place, format!("there are two {}s `{name}`", self.noun)).label("again here");
-            problems.add(problem.also(first, "first here").help("give one of them another name"));
+            problems.add(problem.also(first, "first here").help(self.remedy));
             return false;
         }
         self.seen.insert(name.to_owned(), place);

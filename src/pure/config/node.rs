@@ -104,6 +104,17 @@ impl<'a> Value<'a> {
         Place { source: Arc::clone(self.source), span: end.saturating_sub(length).max(span.offset())..end }
     }
 
+    /// Where the bytes `span` of a text stand; the whole value where escapes make that hard to say.
+    pub(super) fn part(&self, span: std::ops::Range<usize>) -> Place {
+        let mut place = self.place();
+        let found = self.text().filter(|text| !text.is_empty()).and_then(|text| place.text().find(text));
+        if let Some(offset) = found {
+            let start = place.span.start + offset;
+            place.span = start + span.start..start + span.end;
+        }
+        place
+    }
+
     /// It as a text.
     pub(super) fn text(&self) -> Option<&'a str> {
         self.kdl.value().as_string()

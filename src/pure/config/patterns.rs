@@ -1,32 +1,35 @@
-//! Whether path patterns, regular expressions and templates are valid, and which captures they have.
+//! Which captures path patterns, regular expressions and templates have, and what is wrong with those that are not valid.
 
-use regex::bytes::RegexBuilder;
+use std::ops::Range;
 
+use crate::pure::rule::compile::path_regex;
+use crate::pure::rule::pattern::PathPattern;
 use crate::pure::rule::{Template, TemplatePart};
 
-/// The largest compiled regular expression, in bytes.
-pub const REGEX_SIZE_MAX: usize = 256 * 1024;
-
-/// The names of a path pattern's captures; the error says what is wrong with it.
-pub(super) fn path_captures(pattern: &str) -> Result<Vec<String>, String> {
-    if !pattern.starts_with('/') {
-        return Err("a path pattern begins with `/`".to_owned());
+/// The names of a path pattern's captures.
+///
+/// # Errors
+/// What is wrong with it, and where in its text.
+pub(super) fn path_captures(pattern: &str) -> Result<Vec<String>, (String, Range<usize>)> {
+    match PathPattern::parse(pattern) {
+        Ok(parsed) => Ok(parsed.names().map(str::to_owned).collect()),
+        Err(error) => Err((error.problem.to_string(), error.at..error.at + error.length)),
     }
-    matchit::Router::new().insert(pattern, ()).map_err(|error| error.to_string())?;
-    let mut names = Vec::new();
-    let mut rest = pattern.replace("{{", "").replace("}}", "");
-    while let Some((_, behind)) = rest.split_once('{') {
-        let Some((name, behind)) = behind.split_once('}') else { break };
-        names.push(name.trim_start_matches('*').to_owned());
-        rest = behind.to_owned();
-    }
-    Ok(names)
 }
 
-/// The captures of a regular expression, by number from 1 and by name; the error says what is wrong with it.
+/// The captures of a regular expression, by number and by name.
+///
+/// # Errors
+/// What is wrong with it.
 pub(super) fn regex_captures(expression: &str) -> Result<Vec<String>, String> {
-    let built = RegexBuilder::new(expression).size_limit(REGEX_SIZE_MAX).build().map_err(|error| error.to_string())?;
-    let numbers = (1..built.captures_len()).map(|number| number.to_string());
+    let built = path_regex(expression).map_err(|error| match error {
+        regex::Error::CompiledTooBig(limit) => {
+            format!("it takes more than {} KiB of memory when compiled", limit / 1024)
+        }
+        // The library draws over several lines, of which the last says what is wrong.
+        error => error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned(),
+    })?;
+    let numbers = (0..built.captures_len()).map(|number| number.to_string());
     Ok(numbers.chain(built.capture_names().flatten().map(str::to_owned)).collect())
 }
 

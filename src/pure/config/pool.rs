@@ -6,6 +6,7 @@ use super::limit_table::Settings;
 use super::names::Unique;
 use super::node::Node;
 use super::problem::{Problem, Problems};
+use super::suggest::did_you_mean;
 use super::{address, key, limits};
 use crate::base::id::ServerId;
 use crate::pure::pool::{Pool, SchedulerConfig, Server, Ties, WrrMode};
@@ -37,7 +38,7 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
 }
 
 fn read_servers(node: Node<'_>, pool: &Arc<str>, problems: &mut Problems) -> Vec<Arc<Server>> {
-    let mut unique = Unique::new("server");
+    let mut unique = Unique::new("server", "give one of them another name");
     let mut servers = Vec::new();
     for server in node.children("server") {
         let name = server.argument(0).and_then(|value| Some((value, value.text()?)));
@@ -112,7 +113,11 @@ fn read_retry(node: Node<'_>, settings: &mut Settings, problems: &mut Problems) 
             "reset" => retry.on_reset = true,
             "500" | "502" | "503" | "504" => retry.on_status.extend(word.parse::<u16>().ok()),
             _ => {
-                let problem = Problem::at(&value.place(), format!("`on` does not know \"{word}\"")).label("unknown");
+                let problem = Problem::at(&value.place(), format!("`on` does not know \"{word}\""));
+                let problem = match did_you_mean(word, ["connect", "reset", "500", "502", "503", "504"]) {
+                    Some(guess) => problem.label(guess),
+                    None => problem.label("unknown"),
+                };
                 problems.add(problem.help("it takes any of connect, reset, 500, 502, 503, 504, with spaces between"));
             }
         }

@@ -71,9 +71,9 @@ fn path(value: Value<'_>, captures: &mut Captures, problems: &mut Problems) -> O
             captures.add_path(names);
             Some(text.to_owned())
         }
-        Err(message) => {
+        Err((message, span)) => {
             captures.is_incomplete = true;
-            let problem = Problem::at(&value.place(), "this is no path pattern").label(message);
+            let problem = Problem::at(&value.part(span), "this is no path pattern").label(message);
             problems.add(problem.help("such as \"/img/{*rest}\" or \"/users/{id}\""));
             None
         }
@@ -87,10 +87,8 @@ fn regex(value: Value<'_>, captures: &mut Captures, problems: &mut Problems) -> 
             captures.add_regex(names);
             Some(text.to_owned())
         }
-        Err(message) => {
+        Err(reason) => {
             captures.is_incomplete = true;
-            // The library draws over several lines; its last line says what is wrong.
-            let reason = message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
             problems.add(Problem::at(&value.place(), "this is no regular expression").label(reason));
             None
         }

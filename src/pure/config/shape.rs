@@ -36,13 +36,12 @@ fn unknown_node(node: Node<'_>, parent: &'static NodeForm) -> Problem {
     let place = node.name_place();
     if parent.name.is_empty() {
         let problem = Problem::at(&place, format!("`{name}` is no node of rule files"));
-        let problem = match did_you_mean(name, parent.names()) {
-            Some(guess) => problem.label(guess),
-            None => problem.label("unknown").help(format!("at the top of a file stand: {}", list(parent.names()))),
-        };
-        return match home_of(name) {
-            Some(home) => problem.help(format!("`{name}` belongs into a `{home}`")),
-            None => problem,
+        return match (did_you_mean(name, parent.names()), home_of(name)) {
+            (Some(guess), _) => problem.label(guess),
+            (None, Some(home)) => problem.label("not at the top").help(format!("`{name}` belongs into a `{home}`")),
+            (None, None) => {
+                problem.label("unknown").help(format!("at the top of a file stand: {}", list(parent.names())))
+            }
         };
     }
     let problem = Problem::at(&place, format!("`{name}` means nothing in `{}`", parent.name));
@@ -126,13 +125,15 @@ fn check_annotation(node: Node<'_>, annotation: Option<&KdlIdentifier>, problems
 
 fn check_arguments(node: Node<'_>, form: &'static NodeForm, problems: &mut Problems) {
     let mut count = 0;
+    let mut before = None;
     for value in node.arguments() {
         let last = if form.is_open { form.arguments.last() } else { None };
         match form.arguments.get(count).or(last) {
             Some(kind) => fit::check(value, form.name, kind, problems),
-            None => problems.add(extra_argument(value, form)),
+            None => problems.add(extra_argument(value, before, form)),
         }
         check_annotation(node, value.kdl.ty(), problems);
+        before = Some(value);
         count += 1;
     }
     if count < form.required {
@@ -142,12 +143,19 @@ fn check_arguments(node: Node<'_>, form: &'static NodeForm, problems: &mut Probl
     }
 }
 
-fn extra_argument(value: Value<'_>, form: &'static NodeForm) -> Problem {
+/// An argument too many; often a property without its `=`.
+fn extra_argument(value: Value<'_>, before: Option<Value<'_>>, form: &'static NodeForm) -> Problem {
     let written = value.written();
+    if let Some((name, before)) = before.and_then(|before| Some((before.text()?, before)))
+        && form.setting(name).is_some()
+    {
+        let mut place = before.place();
+        place.span.end = value.place().span.end;
+        let problem = Problem::at(&place, format!("between `{name}` and its value stands a `=`"));
+        return problem.label(format!("write {name}={}", value.place().text()));
+    }
     let problem = Problem::at(&value.place(), format!("`{}` has no place for `{written}`", form.name));
-    let is_name = form.setting(&written).is_some() || form.child(&written).is_some();
-    let problem = if is_name { problem.label("a property needs `=`") } else { problem.label("too much") };
-    problem.help(format!("write: {}", form.usage))
+    problem.label("too much").help(format!("write: {}", form.usage))
 }
 
 fn check_property(

@@ -17,7 +17,8 @@ pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str
     let allowed = (letters.len() / 3).clamp(1, 3);
     let mut best: Option<(usize, &str)> = None;
     for name in known.into_iter().take(CANDIDATES_MAX) {
-        if name.len().abs_diff(written.len()) > 4 * allowed || name == written {
+        // Each letter more or less is a step.
+        if name.chars().count().abs_diff(letters.len()) > allowed || name == written {
             continue;
         }
         let found = distance(&letters, &name.to_lowercase().chars().collect::<Vec<_>>());

@@ -4,16 +4,24 @@ use std::sync::Arc;
 
 use kdl::{KdlDiagnostic, KdlDocument};
 
-use super::nesting::{NESTING_MAX, too_deep};
+use super::lexical::{Fault, NESTING_MAX, first_fault};
 use super::problem::{Problem, Problems};
 use super::source::{Place, Source};
 
 /// The nodes of a file; `None` where its text is no KDL, which `problems` then says.
 pub(super) fn parse(source: &Arc<Source>, problems: &mut Problems) -> Option<KdlDocument> {
-    if let Some(offset) = too_deep(source.text()) {
-        let place = Place { source: Arc::clone(source), span: offset..offset + 1 };
-        let problem = Problem::at(&place, format!("more than {NESTING_MAX} blocks or comments lie in one another"));
-        problems.add(problem.label("here it is too deep").help("is a `}` or `*/` missing above?"));
+    if let Some((fault, span)) = first_fault(source.text()) {
+        let place = Place { source: Arc::clone(source), span };
+        problems.add(match fault {
+            Fault::TooDeep => {
+                Problem::at(&place, format!("more than {NESTING_MAX} blocks or comments lie in one another"))
+                    .label("here it is too deep")
+                    .help("is a `}` or `*/` missing above?")
+            }
+            Fault::OpenText => Problem::at(&place, "this text is never closed")
+                .label(format!("its {} is missing", end_of(place.text()))),
+            Fault::OpenComment => Problem::at(&place, "this comment is never closed").label("its `*/` is missing"),
+        });
         return None;
     }
     match KdlDocument::parse_v2(source.text()) {
@@ -31,6 +39,13 @@ pub(super) fn parse(source: &Arc<Source>, problems: &mut Problems) -> Option<Kdl
             None
         }
     }
+}
+
+/// What closes a string that begins like this.
+fn end_of(text: &str) -> String {
+    let hashes = text.len() - text.trim_start_matches('#').len();
+    let quotes = if text.trim_start_matches('#').starts_with("\"\"\"") { 3 } else { 1 };
+    format!("{}{}", "\"".repeat(quotes), "#".repeat(hashes))
 }
 
 /// The parser's complaint in our words; `None` where it only repeats another.
@@ -73,9 +88,6 @@ fn explain(source: &Arc<Source>, place: &Place, written: &str) -> Option<Problem
         return Some(
             problem.label(format!("write #\"{body}\"#")).help("in #\"..\"# a `\\` is a letter like any other"),
         );
-    }
-    if written.starts_with('"') && !written.get(1..).unwrap_or_default().contains('"') {
-        return Some(Problem::at(place, "this text is never closed").label("its `\"` is missing"));
     }
     let rest = source.text().get(place.span.end..).unwrap_or_default();
     if written.ends_with('=') {

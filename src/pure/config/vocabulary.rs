@@ -129,7 +129,7 @@ static NOT_SETTINGS: [Setting; 10] = PREDICATES;
 const RULE_OWN: [Setting; 10] = [
     Setting::one("use", POOL_NAME),
     Setting::text("redirect", "a URL"),
-    Setting::one("status", Kind::Whole { min: 300, max: 399 }),
+    Setting::one("status", Kind::Whole { min: 100, max: 599 }),
     Setting::one("respond", Kind::Whole { min: 200, max: 599 }),
     Setting::text("body", "the answer's text"),
     KEY,
