@@ -13,7 +13,7 @@ use arc_swap::cache::Cache;
 use crate::base::id::{PoolIndex, ServerSlot};
 use crate::pure::config::Config;
 use crate::pure::pool::{Candidate, Pool, PoolView, Server, Share, State, Tried, Wanted, is_in_panic};
-use crate::pure::rule::Rule;
+use crate::pure::rule::compile::RuleSet;
 use crate::shared::counters::{PoolRecord, ProcessCounters, ServerRecord};
 
 mod registry;
@@ -25,8 +25,8 @@ use registry::Registry;
 pub struct Snapshot {
     /// What the rule files say: listeners, limits.
     pub config: Arc<Config>,
-    /// The rules in file order.
-    pub rules: Arc<[Arc<Rule>]>,
+    /// The rules, compiled.
+    pub rules: Arc<RuleSet>,
     /// The pools in file order; [`PoolIndex`] counts them.
     pub pools: Vec<Arc<PoolSnapshot>>,
     _alive: Alive,
@@ -131,9 +131,9 @@ pub struct SnapshotStore {
 
 impl SnapshotStore {
     /// The first snapshot: every server is up and has its configured share.
-    pub fn new(config: Arc<Config>, process: Arc<ProcessCounters>) -> Self {
+    pub fn new(config: Arc<Config>, rules: Arc<RuleSet>, process: Arc<ProcessCounters>) -> Self {
         let mut registry = Registry::default();
-        let snapshot = assemble(&mut registry, config, &[], &process);
+        let snapshot = assemble(&mut registry, config, rules, &[], &process);
         Self { current: Arc::new(ArcSwap::from_pointee(snapshot)), process, registry: Mutex::new(registry) }
     }
 
@@ -194,10 +194,10 @@ impl SnapshotStore {
 
     /// Publishes another configuration. Servers that stay keep number, counters and, where the address is the same, state
     /// and share; pools whose servers stay keep their schedulers.
-    pub fn reload(&self, config: Arc<Config>) {
+    pub fn reload(&self, config: Arc<Config>, rules: Arc<RuleSet>) {
         let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.current.load_full();
-        let snapshot = assemble(&mut registry, config, &old.pools, &self.process);
+        let snapshot = assemble(&mut registry, config, rules, &old.pools, &self.process);
         self.current.store(Arc::new(snapshot));
     }
 }
@@ -224,6 +224,7 @@ impl std::fmt::Debug for SnapshotCache {
 fn assemble(
     registry: &mut Registry,
     config: Arc<Config>,
+    rules: Arc<RuleSet>,
     old: &[Arc<PoolSnapshot>],
     process: &Arc<ProcessCounters>,
 ) -> Snapshot {
@@ -238,7 +239,7 @@ fn assemble(
         })
         .collect();
     registry.end();
-    Snapshot { rules: config.rules.as_slice().into(), pools, config, _alive: Alive::new(process) }
+    Snapshot { config, rules, pools, _alive: Alive::new(process) }
 }
 
 fn assemble_pool(
