@@ -1,7 +1,7 @@
 use super::*;
 use crate::base::id::ServerSlot;
 use crate::pure::pool::{SchedulerConfig, State, Ties, WrrMode};
-use crate::shared::snapshot::tests::{SUSPECT, TestServer, config_of, pool_of, store_of};
+use crate::shared::snapshot::tests::{SUSPECT, TestServer, config_of, no_rules, pool_of, store_of};
 use crate::shared::snapshot::{SnapshotStore, StateChange};
 
 const SMOOTH: SchedulerConfig = SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth);
@@ -45,7 +45,7 @@ fn a_scheduler_goes_on_where_it_was_when_states_change_and_pools_move() {
         let pool = u32::from(round >= 3);
         set(&store, 5, if round % 2 == 0 { SUSPECT } else { State::Up });
         if round == 3 {
-            store.reload(config_of(vec![other.clone(), one.clone()]));
+            store.reload(config_of(vec![other.clone(), one.clone()]), no_rules());
         }
         order.push(next(&schedulers, &store, pool).unwrap());
         next(&schedulers, &store, 1 - pool);
@@ -58,7 +58,10 @@ fn another_list_of_servers_gets_another_scheduler() {
     let store = store_of(vec![pool_of("p", SchedulerConfig::RoundRobin, &[("a", 1, 1, None), ("b", 2, 1, None)])]);
     let schedulers = Schedulers::from_start();
     assert_eq!(next(&schedulers, &store, 0), Some(0));
-    store.reload(config_of(vec![pool_of("p", SchedulerConfig::RoundRobin, &[("b", 2, 1, None), ("c", 3, 1, None)])]));
+    store.reload(
+        config_of(vec![pool_of("p", SchedulerConfig::RoundRobin, &[("b", 2, 1, None), ("c", 3, 1, None)])]),
+        no_rules(),
+    );
     assert_eq!(next(&schedulers, &store, 0), Some(0));
     assert_eq!(next(&schedulers, &store, 0), Some(1));
 }

@@ -8,7 +8,7 @@ use crate::base::id::ServerSlot;
 use crate::base::time::Timestamp;
 use crate::pure::pool::{SchedulerConfig, State};
 use crate::shared::outcome::{OutcomeReceiver, outcome_queue};
-use crate::shared::snapshot::tests::{TestServer, config_of, pool_of, store_of};
+use crate::shared::snapshot::tests::{TestServer, config_of, no_rules, pool_of, store_of};
 use crate::shared::snapshot::{SnapshotStore, StateChange};
 
 const ANSWERED: Outcome = Outcome::Answered { status: 200, latency: Duration::from_millis(3) };
@@ -102,7 +102,7 @@ fn a_pool_without_available_servers_or_one_that_is_gone_says_so() {
     let bench = Bench::new(&[("a", 1, 1, Some(1))]);
     bench.store.set_states(&[StateChange { slot: ServerSlot(0), state: State::Maintenance, share: None }]);
     assert_eq!(bench.admit().unwrap_err(), Refused::NoneAvailable);
-    bench.store.reload(config_of(Vec::new()));
+    bench.store.reload(config_of(Vec::new()), no_rules());
     assert_eq!(bench.admit().unwrap_err(), Refused::PoolGone);
 }
 
@@ -113,7 +113,7 @@ fn a_pool_that_moved_is_found_by_its_name() {
         pool_of("new", SchedulerConfig::RoundRobin, &[("x", 9, 1, None)]),
         pool_of("p", SchedulerConfig::RoundRobin, &[("a", 1, 1, None)]),
     ];
-    bench.store.reload(config_of(pools));
+    bench.store.reload(config_of(pools), no_rules());
     assert_eq!(&*bench.admit().unwrap().endpoint().server.id.pool, "p");
 }
 

@@ -40,8 +40,12 @@ pub(crate) fn config_of(pools: Vec<Arc<Pool>>) -> Arc<Config> {
     })
 }
 
+pub(crate) fn no_rules() -> Arc<RuleSet> {
+    Arc::new(RuleSet::compile(Vec::new()).unwrap())
+}
+
 pub(crate) fn store_of(pools: Vec<Arc<Pool>>) -> SnapshotStore {
-    SnapshotStore::new(config_of(pools), Arc::default())
+    SnapshotStore::new(config_of(pools), no_rules(), Arc::default())
 }
 
 pub(crate) const SUSPECT: State = State::Suspect { by_overload: false };
@@ -125,7 +129,7 @@ fn a_reload_keeps_numbers_counters_and_unaffected_states() {
     }
     // b comes first, a1 is gone, a2 moves, a3 gets another weight, a4 is new.
     let servers = [("a4", 4, 1, None), ("a2", 22, 1, None), ("a3", 3, 7, None)];
-    store.reload(config_of(vec![plain("b", &[("a1", 9, 1, None)]), plain("a", &servers)]));
+    store.reload(config_of(vec![plain("b", &[("a1", 9, 1, None)]), plain("a", &servers)]), no_rules());
     let after = store.load();
     let [b, a] = after.pools.as_slice() else { panic!("two pools") };
     assert_eq!(b.candidates[0].slot, before.pools[1].candidates[0].slot);
@@ -145,7 +149,7 @@ fn a_reload_keeps_numbers_counters_and_unaffected_states() {
     set(&store, 2, State::Down);
     assert_eq!(states(&store.load().pools[1]), [State::Up, State::Up, State::Down]);
     // a1 comes back to its number.
-    store.reload(config_of(vec![plain("a", &[("a1", 1, 1, None)])]));
+    store.reload(config_of(vec![plain("a", &[("a1", 1, 1, None)])]), no_rules());
     assert_eq!(store.load().pools[0].candidates[0].slot, ServerSlot(0));
     assert_eq!(store.load().pools[0].endpoints[0].record.figures().requests, 1);
 }
@@ -155,9 +159,9 @@ fn another_scheduler_is_another_roster() {
     let servers = [("a1", 1, 1, None)];
     let store = store_of(vec![plain("a", &servers)]);
     let before = store.load().pools[0].roster;
-    store.reload(config_of(vec![plain("a", &servers)]));
+    store.reload(config_of(vec![plain("a", &servers)]), no_rules());
     assert_eq!(store.load().pools[0].roster, before);
-    store.reload(config_of(vec![pool_of("a", SchedulerConfig::RoundRobin, &servers)]));
+    store.reload(config_of(vec![pool_of("a", SchedulerConfig::RoundRobin, &servers)]), no_rules());
     assert_ne!(store.load().pools[0].roster, before);
 }
 
@@ -194,7 +198,7 @@ fn large_pools_and_many_pools_are_assembled_and_reloaded() {
     let store = store_of(pools.clone());
     set(&store, 1_024 + 4_999, SUSPECT);
     pools.reverse();
-    store.reload(config_of(pools));
+    store.reload(config_of(pools), no_rules());
     let snapshot = store.load();
     assert_eq!(snapshot.pools[0].candidates[4_999].state, SUSPECT);
     assert_eq!(snapshot.pools.iter().map(|pool| pool.candidates.len()).sum::<usize>(), 6_024);
