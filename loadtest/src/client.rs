@@ -77,24 +77,25 @@ impl Session {
 
     /// Sends `request` and reads its answer, which must be a 200 with a body of 128 bytes.
     pub fn exchange(&mut self, request: &[u8]) -> Outcome<()> {
+        self.answer(request, &mut [0; 4096]).map(drop)
+    }
+
+    /// The same, and the answer's bytes are in `buffer`; returns how many.
+    pub fn answer(&mut self, request: &[u8], buffer: &mut [u8; 4096]) -> Outcome<usize> {
         self.write(request).doing(|| "sending a request".to_owned())?;
-        let (mut buffer, mut filled) = ([0_u8; 4096], 0);
+        let mut filled = 0;
         loop {
-            let free = buffer.get_mut(filled..).unwrap_or_default();
-            let count = self.read(free).doing(|| "reading an answer".to_owned())?;
+            let count = self.read(buffer.get_mut(filled..).unwrap_or_default());
+            let count = count.doing(|| "reading an answer".to_owned())?;
             filled += count;
             let answer = buffer.get(..filled).unwrap_or_default();
-            if is_complete(answer) {
-                break;
+            let complete = is_complete(answer);
+            if (complete || count == 0) && !(complete && answer.starts_with(b"HTTP/1.1 200 ")) {
+                return Err(Failure::new(format!("not a whole 200: {:?}", String::from_utf8_lossy(answer))));
             }
-            if count == 0 {
-                return Err(Failure::new(format!("not an answer: {:?}", String::from_utf8_lossy(answer))));
+            if complete {
+                return Ok(filled);
             }
-        }
-        if buffer.starts_with(b"HTTP/1.1 200 ") {
-            Ok(())
-        } else {
-            Err(Failure::new(format!("not a 200: {:?}", String::from_utf8_lossy(&buffer))))
         }
     }
 

@@ -3,11 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 
+use crate::accounting::{self, CoreTicks};
+use crate::clock;
 use crate::failure::{Failure, Outcome, While};
 
 /// Debian's package for each tool.
@@ -23,6 +26,9 @@ const PACKAGES: [(&str, &str); 7] = [
 
 /// What is tried for; 15 000 clients and their answers need far less.
 const DESCRIPTORS_WANTED: u64 = 65_536;
+
+/// A core that is busier than this before the start spoils what is measured.
+const QUIET: f64 = 0.05;
 
 /// Fails with the command that installs what is missing of `tools`.
 pub fn require(tools: &[&str]) -> Outcome<()> {
@@ -124,9 +130,7 @@ pub fn facts(cores: &Cores, descriptors: u64, pointsman: Option<&Path>) -> Vec<S
         cores.proxy,
         cores.load
     ));
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load: Vec<&str> = load.split(' ').take(2).collect();
-    lines.push(format!("- load average before (1 and 5 min): {}; descriptor limit {descriptors}", load.join(" ")));
+    lines.push(format!("- descriptor limit {descriptors}"));
     let mut versions =
         vec![version("nginx", "-v"), version("haproxy", "-v"), version("wrk", "-v"), version("h2load", "--version")];
     versions.push(version("openssl", "version"));
@@ -136,6 +140,20 @@ pub fn facts(cores: &Cores, descriptors: u64, pointsman: Option<&Path>) -> Vec<S
     let versions: Vec<String> = versions.into_iter().flatten().collect();
     lines.push(format!("- {}", versions.join(" · ")));
     lines
+}
+
+/// How busy the machine is before anything starts, as a line of Markdown; it takes a second to find out.
+pub fn quiet(cores: &Cores) -> Outcome<String> {
+    let all = std::iter::once(cores.proxy).chain(cores.load.split(',').filter_map(|core| core.parse().ok()));
+    let all: Vec<usize> = all.collect();
+    let ticks = || all.iter().map(|core| accounting::core_ticks(*core)).collect::<Outcome<Vec<CoreTicks>>>();
+    let before = ticks()?;
+    clock::pause(Duration::from_secs(1))?;
+    let busy: Vec<f64> = ticks()?.into_iter().zip(before).map(|(now, before)| now.since(before).busy()).collect();
+    let figures: Vec<String> = busy.iter().map(|busy| format!("{:.0} %", busy * 100.0)).collect();
+    let warning =
+        if busy.iter().any(|busy| *busy > QUIET) { ": **not quiet, so the figures are doubtful**" } else { "" };
+    Ok(format!("- cores busy before the start: {}{warning}", figures.join(", ")))
 }
 
 /// The first line that `tool` says of itself, without its home page.

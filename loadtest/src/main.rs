@@ -24,6 +24,7 @@ mod row;
 mod site;
 mod statistics;
 mod template;
+mod wire;
 
 use std::process::ExitCode;
 

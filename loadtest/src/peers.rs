@@ -36,7 +36,8 @@ impl Bench {
         let pointsman = if with_pointsman { machine::pointsman(shared.pointsman.clone())? } else { PathBuf::new() };
         let descriptors = machine::raise_descriptors()?;
         let cores = Cores::share(shared.proxy_core, shared.load_cores.clone())?;
-        let facts = machine::facts(&cores, descriptors, with_pointsman.then_some(pointsman.as_path()));
+        let mut facts = machine::facts(&cores, descriptors, with_pointsman.then_some(pointsman.as_path()));
+        facts.push(machine::quiet(&cores)?);
         let mut site = Site::new()?;
         let origin = Origin::start(&mut site, &cores.load)?;
         let (core, origin_port) = (cores.proxy, origin.port);

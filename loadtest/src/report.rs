@@ -9,6 +9,8 @@ use crate::statistics::{self, Ratio};
 
 /// Below this the proxy was not the bottleneck, and the row says so.
 const SATURATED: f64 = 0.95;
+/// A rate counts as held from here on: the time includes setting up the connections.
+const HELD: f64 = 0.9;
 /// More packets than this deferred to the kernel's own thread, as a part of the cost, are mentioned.
 const DEFERRED: f64 = 0.01;
 
@@ -122,7 +124,7 @@ fn notes(series: &Series) -> Vec<String> {
             ));
         }
         if let (Some(rate), Some(held)) = (series.rate, median(series, *variant, |sample| sample.throughput))
-            && held < f64::from(rate) * 0.95
+            && held < f64::from(rate) * HELD
         {
             notes.push(format!("- {title}: the rate of {rate}/s was not held with {}: {held:.0}/s.", variant.name()));
         }

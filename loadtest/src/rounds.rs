@@ -13,6 +13,7 @@ use crate::proxy::{Product, Proxy, Setting, Variant};
 use crate::row::Row;
 use crate::site::Site;
 use crate::statistics::Numbers;
+use crate::wire;
 
 /// How the load is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -87,6 +88,9 @@ impl Plan {
         mut say: impl FnMut(String),
     ) -> Outcome<Vec<Series>> {
         let tls = crate::client::tls()?;
+        for variant in self.all_variants() {
+            wire::verify(variant, setting, site)?;
+        }
         let mut series = Vec::new();
         {
             let proxies = self.start_all(setting, site)?;

@@ -14,6 +14,8 @@ pub const BODIES: [(&str, usize); 3] = [("128", 128), ("16k", 16 * 1024), ("1m",
 const FIRST_PORT: u16 = 18_080;
 const LAST_PORT: u16 = 32_000;
 
+const NAME: &str = "pointsman-loadtest.";
+
 /// A run's folder. Dropping it removes the folder.
 pub struct Site {
     folder: PathBuf,
@@ -25,7 +27,8 @@ impl Site {
     pub fn new() -> Outcome<Self> {
         let memory = Path::new("/dev/shm");
         let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let folder = parent.join(format!("pointsman-loadtest.{}", std::process::id()));
+        remove_abandoned(&parent);
+        let folder = parent.join(format!("{NAME}{}", std::process::id()));
         fs::create_dir(&folder).doing(|| format!("making {}", folder.display()))?;
         let site = Self { folder, next_port: FIRST_PORT };
         site.fill()?;
@@ -103,6 +106,18 @@ impl Site {
         }
         self.next_port = FIRST_PORT;
         Err(Failure::new(format!("no free port between {FIRST_PORT} and {LAST_PORT}")))
+    }
+}
+
+/// Removes what runs that were killed outright have left: folders named after a process that is gone.
+fn remove_abandoned(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(NAME)?.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            // Another's folder stays: that is not this run's concern.
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 
