@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::operator::run;
+use crate::operator::{check, run};
 
 /// A layer-7 switch: reads each HTTP request and sends it to the server that will answer it best.
 #[derive(Debug, Parser)]
@@ -56,8 +56,9 @@ pub fn main() -> ExitCode {
 }
 
 fn check(rules: &std::path::Path) -> u8 {
-    let _ = rules;
-    0
+    let report = check::check(rules);
+    say(&report.render(check::Style::Plain));
+    u8::from(!report.is_good())
 }
 
 /// Messages for the operator go to standard error.
