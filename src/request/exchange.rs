@@ -94,10 +94,10 @@ async fn handle(
     buffer: &mut Buffer,
     scratch: &mut Scratch,
 ) -> Result<Next, Failure> {
-    let decision = decision::decide(connection, buffer, scratch)?;
-    let length = scratch.request.length;
-    buffer.consume(length);
-    match decision {
+    let decision = decision::decide(connection, buffer, scratch);
+    // Also where nothing comes of it: what follows the head is the next request.
+    buffer.consume(scratch.request.length);
+    match decision? {
         Decision::Forward(forward) => pass_on(connection, grant, buffer, scratch, &forward).await,
         Decision::Answer { rule, status, is_redirect } => {
             scratch.record.reason = Some("rule");

@@ -9,3 +9,6 @@
 mod support;
 
 mod harness;
+mod own_answers;
+#[allow(dead_code, reason = "a subject takes what it needs")]
+mod pools;
