@@ -175,6 +175,7 @@ async fn fail(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Sc
         scratch.record.status = failure.status();
         return Next::Abort;
     }
+    scratch.upload.give_up(buffer);
     scratch.download.reset();
     scratch.is_broken = failure.blame() == Blame::Client && !matches!(failure, Failure::AmbiguousPath);
     answer(connection, buffer, scratch, Reply { status: failure.status(), is_redirect: false, body: "" }).await

@@ -1,6 +1,7 @@
 //! What Pointsman answers by itself must end exactly where it ends, and leave the connection where the next request begins.
 
-use crate::support::Proxy;
+use crate::pools::all_to;
+use crate::support::{Proxy, refused_address};
 
 const RULES: &str = r#"
 workers 1
@@ -27,4 +28,33 @@ fn a_request_without_a_rule_or_with_an_ambiguous_path_is_answered_once_and_the_c
     is_followed_by_its_own_answer(&proxy, "/nowhere", 404);
     is_followed_by_its_own_answer(&proxy, "/a%00b", 400);
     is_followed_by_its_own_answer(&proxy, "/gone", 204);
+}
+
+/// A body that has come with its head, for a server that can't be reached, is not taken for a request, whatever its length
+/// and however its end is found; what stands behind it is.
+#[test]
+fn the_body_of_a_request_that_fails_is_never_read_as_the_next_request() {
+    let (_keeper, refused) = refused_address();
+    let inner = "GET /smuggled HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    for retry in ["retry count=0", "retry count=1"] {
+        let proxy = Proxy::start(&all_to([refused], retry));
+        let lengths = [inner.len(), 3000, 5000, 9000, 15_000];
+        for length in lengths {
+            let body = inner.repeat(length.div_ceil(inner.len()));
+            let chunk = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+            let lengthy = format!("Content-Length: {}\r\n\r\n{body}", body.len());
+            for rest in [lengthy, format!("Transfer-Encoding: chunked\r\n\r\n{chunk}")] {
+                let mut client = proxy.client();
+                client.send(format!(
+                    "POST / HTTP/1.1\r\nHost: a.test\r\n{rest}GET /last HTTP/1.1\r\nHost: a.test\r\n\r\n"
+                ));
+                assert_eq!((length, client.response().status()), (length, 502));
+                assert_eq!((length, client.response().status()), (length, 502));
+            }
+        }
+        // One of them would stand between the two of each round.
+        let records = proxy.wait_for_records("access.log", 4 * lengths.len());
+        let paths: Vec<_> = records.iter().map(|record| record["path"].as_str().unwrap()).collect();
+        assert_eq!(paths, ["/", "/last"].repeat(2 * lengths.len()));
+    }
 }
