@@ -132,11 +132,12 @@ async fn pass_on(
     {
         choice.keep(&channel.connection.worker, server.stream);
     }
-    let is_read = channel.scratch.upload.is_done() && channel.client_buffer.is_empty();
+    let is_uploaded = channel.scratch.upload.is_done();
     Ok(match verdict.keeps_client {
-        true => Next::Idle,
-        false if is_read => Next::Close,
-        false => Next::Linger,
+        // Where the server broke the upload off, the rest of the body is still to come: it must not be read as a request.
+        true if is_uploaded => Next::Idle,
+        false if is_uploaded && channel.client_buffer.is_empty() => Next::Close,
+        true | false => Next::Linger,
     })
 }
 

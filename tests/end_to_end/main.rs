@@ -8,6 +8,7 @@
 #[path = "../support/harness.rs"]
 mod support;
 
+mod bodies;
 mod harness;
 mod own_answers;
 #[allow(dead_code, reason = "a subject takes what it needs")]
