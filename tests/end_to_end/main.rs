@@ -9,6 +9,7 @@
 mod support;
 
 mod bodies;
+mod forwarding;
 mod harness;
 mod own_answers;
 #[allow(dead_code, reason = "a subject takes what it needs")]
