@@ -108,8 +108,8 @@ impl Problem {
         self.severity == Severity::Error
     }
 
-    /// Sorts by file as read, then by place.
-    fn position(&self) -> (usize, usize) {
+    /// Sorts by file as read, then by place; what has no place comes first.
+    pub fn position(&self) -> (usize, usize) {
         let order = self.source.as_ref().map_or(0, |source| source.order() + 1);
         (order, self.labels.first().map_or(0, LabeledSpan::offset))
     }
