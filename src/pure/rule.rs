@@ -47,11 +47,11 @@ pub struct RequestView<'a> {
 }
 
 /// A text with `*` globs, compared without regard to case where the predicate says so.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Glob(pub String);
 
 /// A host pattern: exact, or `*.` and a suffix (any depth).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HostPattern {
     /// This host, in lower case.
     Exact(String),
@@ -60,7 +60,7 @@ pub enum HostPattern {
 }
 
 /// A predicate that names a thing and, maybe, what its value must be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Named {
     /// The name of the field, parameter or cookie.
     pub name: String,
@@ -69,7 +69,7 @@ pub struct Named {
 }
 
 /// An address range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cidr {
     /// Any address of the range.
     pub address: IpAddr,
