@@ -10,6 +10,7 @@ pub mod find;
 mod glob;
 pub mod hash;
 mod index;
+pub mod key;
 pub mod media;
 mod parts;
 pub mod path;
