@@ -4,6 +4,7 @@
 //! This file holds the words of the rule language as types; what is done with them stands in the modules below it.
 
 pub mod captures;
+pub mod change;
 pub mod compile;
 mod explain;
 pub mod find;
@@ -16,6 +17,7 @@ mod parts;
 pub mod path;
 pub mod pattern;
 mod predicate;
+pub mod template;
 
 use std::net::IpAddr;
 use std::sync::Arc;
