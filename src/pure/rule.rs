@@ -6,6 +6,7 @@
 pub mod captures;
 pub mod change;
 pub mod compile;
+pub mod cover;
 mod explain;
 pub mod find;
 mod glob;
