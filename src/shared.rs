@@ -1,1 +1,2 @@
 //! Layer.
+pub mod learned_types;
