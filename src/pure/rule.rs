@@ -6,6 +6,7 @@
 pub mod captures;
 pub mod change;
 pub mod compile;
+pub mod cover;
 mod explain;
 pub mod find;
 mod glob;
@@ -17,6 +18,7 @@ mod parts;
 pub mod path;
 pub mod pattern;
 mod predicate;
+pub mod template;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -49,11 +51,11 @@ pub struct RequestView<'a> {
 }
 
 /// A text with `*` globs, compared without regard to case where the predicate says so.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Glob(pub String);
 
 /// A host pattern: exact, or `*.` and a suffix (any depth).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HostPattern {
     /// This host, in lower case.
     Exact(String),
@@ -62,7 +64,7 @@ pub enum HostPattern {
 }
 
 /// A predicate that names a thing and, maybe, what its value must be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Named {
     /// The name of the field, parameter or cookie.
     pub name: String,
@@ -71,7 +73,7 @@ pub struct Named {
 }
 
 /// An address range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cidr {
     /// Any address of the range.
     pub address: IpAddr,

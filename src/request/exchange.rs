@@ -203,7 +203,7 @@ async fn answer(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut 
             status: reply.status,
             location: reply.is_redirect.then_some(scratch.changed.target.as_slice()),
             body: reply.body,
-            added: &scratch.changed.response.added,
+            added: scratch.changed.response.added(),
             is_to_head: scratch.is_head_request,
             connection: client_connection,
             date,

@@ -12,6 +12,8 @@ use crate::pure::config::ProcessLimits;
 use crate::shared::counters::{Counter, ProcessCounters};
 use crate::shared::learned_types::LearnedTypes;
 
+/// The most paths whose media type is remembered.
+const LEARNED_MAX: usize = 65_536;
 /// How often the same trouble with accepting is said.
 const SAY_EVERY: u64 = 5_000_000_000;
 
@@ -77,7 +79,7 @@ impl Process {
             handshakes: Counter::default(),
             handshakes_failed: Counter::default(),
             accept_errors: Counter::default(),
-            learned: LearnedTypes::default(),
+            learned: LearnedTypes::new(LEARNED_MAX, seed),
             connections: Connections { now: AtomicU32::new(0), max: connections_max.max(1) },
             clients: ClientTable::default(),
             seed,
