@@ -239,6 +239,19 @@ proptest! {
         }
     }
 
+    /// Rules by expression in several host groups at once, whose lists meet in the middle of a search.
+    #[test]
+    fn expressions_of_several_groups_are_merged(rules in proptest::collection::vec(any_expression_rule(), 1..10)) {
+        let rules: Vec<_> = rules.into_iter().map(Arc::new).collect();
+        let set = RuleSet::compile(rules.clone()).unwrap();
+        let head = Head::new::<&str, &str>(&[]);
+        for host in ["a.test", "b.a.test", "y.test"] {
+            let view = head.view("GET", host, "/ab/b");
+            let found = set.find(&view, &mut Captures::new(), &mut Trace::off()).map(|found| found.index);
+            prop_assert_eq!(found, naive::find(&rules, &view).map(|(index, _)| index), "{}", host);
+        }
+    }
+
     /// Patterns alone, many of them, on paths made of the same few parts: the index's worst neighbourhood.
     #[test]
     fn overlapping_patterns_are_all_found(paths in proptest::collection::vec(any_pattern(), 1..40), raw in any_path()) {
@@ -399,6 +412,15 @@ fn any_predicates(weight: u32) -> impl Strategy<Value = Predicates> {
         content_types: types.0,
         accepts: types.1,
         media_types: types.2,
+    })
+}
+
+fn any_expression_rule() -> impl Strategy<Value = Rule> {
+    let regexes = prop::sample::select(vec!["^/a", "b$", "^/b"]).prop_map(str::to_owned);
+    let method = prop_oneof![3 => Just("POST"), 1 => Just("GET")];
+    let hosts = proptest::collection::vec(any_host_pattern(), 0..3);
+    (hosts, proptest::collection::vec(regexes, 1..3), method).prop_map(|(hosts, path_regexes, method)| {
+        rule("r", Predicates { hosts, path_regexes, methods: vec![method.to_owned()], ..Predicates::default() })
     })
 }
 
