@@ -113,7 +113,8 @@ pub struct Predicates {
     pub server_names: Vec<HostPattern>,
 }
 
-/// Text with the captures of a rule in it: `/v2/{rest}`, `https://{host}/$1`.
+/// Text with the captures of a rule in it: `/v2/{rest}`, `https://{host}/$1`. How it is written and read stands in
+/// [`template`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     /// Its parts in order.
@@ -168,7 +169,7 @@ pub enum Action {
     },
     /// The client is sent elsewhere.
     Redirect {
-        /// The Location.
+        /// The Location, read by [`Template::parse_location`].
         location: Template,
         /// 301, 302, 303, 307 or 308.
         status: u16,
@@ -182,7 +183,7 @@ pub enum Action {
     },
 }
 
-/// One change of a message's fields.
+/// One change of a message's fields. Values are read by [`Template::parse_value`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldChange {
     /// All fields of that name go, and this one comes; an empty value only removes.
@@ -196,9 +197,9 @@ pub enum FieldChange {
 /// What a rule changes in passing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Taken from the front of the path, a whole number of segments.
+    /// Taken from the front of the path, a whole number of segments; as [`change::normal_prefix`] makes it.
     pub strip_prefix: Option<String>,
-    /// The new path, and query where it has a `?`; without one the request's query stays.
+    /// The new path, and query where it has a `?`; without one the request's query stays. Read by [`Template::parse_target`].
     pub rewrite: Option<Template>,
     /// Changes of the request's fields, in order.
     pub request: Vec<FieldChange>,

@@ -10,9 +10,10 @@ use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 
 use super::hash::BuildKeyHasher;
 use super::index::{Builder, Index, List, append};
+use super::media::media_type_of;
 use super::pattern::{PathPattern, PatternError};
 use super::predicate::{self, Asked, Test, patterns};
-use super::{HostPattern, Rule};
+use super::{HostPattern, RequestView, Rule};
 
 /// Bytes that one compiled expression may take.
 pub const EXPRESSION_MAX: usize = 256 * 1024;
@@ -98,18 +99,20 @@ pub(super) struct CompiledRule {
     pub(super) expressions: Vec<Regex>,
 }
 
-/// The groups of rules by host.
+/// The groups of rules by host, or by listener where they ask for no host.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     pub(super) exact: HashMap<Box<str>, u32, BuildKeyHasher>,
     pub(super) suffixes: HashMap<Box<str>, u32, BuildKeyHasher>,
     /// The most dots of a suffix.
     pub(super) deepest: usize,
-    /// The rules that ask for no host.
+    /// The rules that ask for a listener and no host, by listener.
+    pub(super) listeners: HashMap<u32, u32, BuildKeyHasher>,
+    /// The rules that ask for neither.
     pub(super) any: Option<u32>,
 }
 
-/// The rules of one host, or of all hosts with one suffix, or of no host.
+/// The rules of one host, of all hosts with one suffix, of one listener, or of none of these.
 #[derive(Debug)]
 pub(super) struct Group {
     /// The tree of their paths.
@@ -176,6 +179,12 @@ impl RuleSet {
     pub const fn uses_learned_types(&self) -> bool {
         self.uses_learned_types
     }
+
+    /// Whether what this path last answered with could make a difference: a rule asks for the media type, and the request
+    /// itself does not tell. Only such paths are worth looking up, and worth remembering.
+    pub fn wants_learned_type(&self, request: &RequestView<'_>) -> bool {
+        self.uses_learned_types && media_type_of(&RequestView { learned_media_type: None, ..*request }).is_none()
+    }
 }
 
 /// The groups while rules come in.
@@ -195,8 +204,13 @@ struct GroupDraft {
 
 impl Drafts {
     fn insert(&mut self, position: u32, rule: &Rule, paths: &[PathPattern], builder: &mut Builder) {
-        if rule.when.hosts.is_empty() {
+        if rule.when.hosts.is_empty() && rule.when.listeners.is_empty() {
             let group = *self.hosts.any.get_or_insert_with(|| new_group(&mut self.list, builder));
+            self.insert_into(group, position, rule, paths, builder);
+        }
+        for listener in rule.when.listeners.iter().filter(|_| rule.when.hosts.is_empty()) {
+            let new = || new_group(&mut self.list, builder);
+            let group = *self.hosts.listeners.entry(listener.0).or_insert_with(new);
             self.insert_into(group, position, rule, paths, builder);
         }
         for host in &rule.when.hosts {

@@ -228,7 +228,7 @@ impl RuleSet {
                     HostPattern::Exact(host) => host.clone(),
                     HostPattern::Suffix(suffix) => format!("x{suffix}"),
                 };
-                self.candidates(&host, &path, &mut candidates);
+                self.candidates(&host, rule.when.listeners.first().copied(), &path, &mut candidates);
                 candidates.retain(|&earlier| earlier < later);
                 candidates.truncate(left);
                 left -= candidates.len();

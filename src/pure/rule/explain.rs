@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use super::Predicates;
 use super::compile::RuleSet;
 use super::find::Miss;
 use super::parts::{cookies, parameters};
@@ -49,12 +50,14 @@ fn title(set: &RuleSet, index: usize) -> String {
 
 /// How many of the first `count` rules the index left out, and why.
 fn never_candidates(set: &RuleSet, facts: &Facts<'_>, count: usize) -> String {
-    let (mut by_host, mut by_path, mut by_expression) = (0_usize, 0_usize, 0_usize);
+    let (mut by_host, mut by_listener, mut by_path, mut by_expression) = (0_usize, 0_usize, 0_usize, 0_usize);
     let view = &facts.view;
     for compiled in set.rules.iter().take(count) {
-        let hosts = &compiled.rule.when.hosts;
+        let Predicates { hosts, listeners, .. } = &compiled.rule.when;
         if !hosts.is_empty() && !hosts.iter().any(|host| host.matches(view.host)) {
             by_host += 1;
+        } else if hosts.is_empty() && !listeners.is_empty() && !listeners.contains(&view.listener) {
+            by_listener += 1;
         } else if !compiled.paths.is_empty() && !compiled.paths.iter().any(|pattern| pattern.matches(view.path)) {
             by_path += 1;
         } else if compiled.paths.is_empty()
@@ -72,12 +75,19 @@ fn never_candidates(set: &RuleSet, facts: &Facts<'_>, count: usize) -> String {
     if count == set.len() {
         text = text.replace(" before", "");
     }
-    let candidates = count - by_host - by_path - by_expression;
-    let _ = write!(
-        text,
-        "{by_host} of other hosts, {by_path} of other paths, {by_expression} whose path-regex does not match, \
-         {candidates} asked for the rest"
-    );
+    let candidates = count - by_host - by_listener - by_path - by_expression;
+    for (number, kind) in [
+        (by_host, "of other hosts"),
+        (by_listener, "of other listeners"),
+        (by_path, "of other paths"),
+        (by_expression, "whose path-regex does not match"),
+        (candidates, "asked for the rest"),
+    ] {
+        if number > 0 {
+            let _ = write!(text, "{number} {kind}, ");
+        }
+    }
+    text.truncate(text.trim_end_matches(", ").len());
     text
 }
 

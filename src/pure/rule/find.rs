@@ -10,6 +10,7 @@ use super::captures::{Captures, Search};
 use super::compile::{CompiledRule, RuleSet};
 use super::predicate::{Facts, Test};
 use super::{RequestView, Rule};
+use crate::base::id::ListenerIndex;
 use crate::pure::trace::Trace;
 
 /// The rule that a request gets.
@@ -51,7 +52,7 @@ impl RuleSet {
     ) -> Option<Found<'s>> {
         captures.clear();
         let search = &mut captures.search;
-        self.gather(request.host, request.path, search);
+        self.gather(request.host, Some(request.listener), request.path, search);
         let facts = Facts::new(*request);
         let mut missed = Vec::new();
         let mut found = None;
@@ -91,10 +92,10 @@ impl RuleSet {
         None
     }
 
-    /// The positions of all rules that match by host and path, in order; those by expression whether it matches or not.
-    pub(super) fn candidates(&self, host: &str, path: &str, into: &mut Vec<usize>) {
+    /// The positions of all rules that can match by host or listener, and path, in order; those by expression whether it matches or not.
+    pub(super) fn candidates(&self, host: &str, listener: Option<ListenerIndex>, path: &str, into: &mut Vec<usize>) {
         let mut search = Search::default();
-        self.gather(host, path, &mut search);
+        self.gather(host, listener, path, &mut search);
         into.clear();
         for cursor in &search.cursors {
             match cursor.source {
@@ -114,8 +115,8 @@ impl RuleSet {
         into.dedup();
     }
 
-    /// Collects the lists of all rules that can match by host and path.
-    fn gather(&self, host: &str, path: &str, search: &mut Search) {
+    /// Collects the lists of all rules that can match by host or listener, and path.
+    fn gather(&self, host: &str, listener: Option<ListenerIndex>, path: &str, search: &mut Search) {
         search.cursors.clear();
         search.hits.clear();
         search.verified = 0;
@@ -130,6 +131,9 @@ impl RuleSet {
                     self.gather_group(group, path, search);
                 }
             }
+        }
+        if let Some(&group) = listener.and_then(|listener| self.hosts.listeners.get(&listener.0)) {
+            self.gather_group(group, path, search);
         }
         if let Some(group) = self.hosts.any {
             self.gather_group(group, path, search);
