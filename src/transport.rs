@@ -1,2 +1,3 @@
-//! Layer.
+//! Transport layer: how bytes get to a server, for requests and health checks alike, and the TLS that both lines use.
+pub mod dial;
 pub mod tls;

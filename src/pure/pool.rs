@@ -208,17 +208,42 @@ impl State {
     }
 }
 
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Up => "up",
+            Self::Recovering => "recovering",
+            Self::Suspect { by_overload: false } => "suspect",
+            Self::Suspect { by_overload: true } => "suspect (overload)",
+            Self::Down => "down",
+            Self::Drained => "drained",
+            Self::Maintenance => "in maintenance",
+        })
+    }
+}
+
 /// Requests in flight at one server, over all workers. Padded to a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Load {
     active: AtomicU32,
+    inactive: AtomicU32,
 }
 
 impl Load {
     /// Requests in flight now.
     pub fn active(&self) -> u32 {
         self.active.load(Ordering::Relaxed)
+    }
+
+    /// Idle connections that are to count as load; 0 unless somebody says otherwise.
+    pub fn inactive(&self) -> u32 {
+        self.inactive.load(Ordering::Relaxed)
+    }
+
+    /// Says how many idle connections count as load.
+    pub fn set_inactive(&self, connections: u32) {
+        self.inactive.store(connections, Ordering::Relaxed);
     }
 
     /// Takes a place, unless `max` are taken. Several workers can't overrun it.
@@ -232,9 +257,51 @@ impl Load {
             .is_ok()
     }
 
-    /// Gives a place back.
+    /// Gives a place back. Only who reserved one may call it.
     pub fn release(&self) {
         self.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A server's share now, in 1/256 of a configured weight: a server of weight 1 can start slowly, at a tenth of its share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Share(u32);
+
+impl Share {
+    /// No share: no new request.
+    pub const ZERO: Self = Self(0);
+    const PER_WEIGHT: u32 = 256;
+    /// The largest share there is, that of weight 65 535; so a share has at most 24 bits.
+    pub const MAX: Self = Self::of(u16::MAX);
+
+    /// The whole share of a configured weight.
+    pub const fn of(weight: u16) -> Self {
+        Self(weight as u32 * Self::PER_WEIGHT)
+    }
+
+    /// A share of so many 1/256; cut off at [`Share::MAX`].
+    pub const fn from_units(units: u32) -> Self {
+        if units > Self::MAX.0 { Self::MAX } else { Self(units) }
+    }
+
+    /// In 1/256 of a configured weight.
+    pub const fn units(self) -> u32 {
+        self.0
+    }
+
+    /// Whether it is no share at all.
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl std::fmt::Display for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0.is_multiple_of(Self::PER_WEIGHT) {
+            write!(f, "{}", self.0 / Self::PER_WEIGHT)
+        } else {
+            write!(f, "{:.2}", f64::from(self.0) / f64::from(Self::PER_WEIGHT))
+        }
     }
 }
 
@@ -245,12 +312,80 @@ pub struct Candidate {
     pub server: Arc<Server>,
     /// Its number in tables on the request's path.
     pub slot: ServerSlot,
+    /// Counts the addresses it has had: an idle connection of another incarnation leads elsewhere and is dropped.
+    pub incarnation: u32,
     /// Its state.
     pub state: State,
-    /// Its share now: the configured weight, moved by feedback and slow start.
-    pub weight: u32,
+    /// Its share now: that of the configured weight, moved by feedback and slow start.
+    pub share: Share,
     /// Its requests in flight.
     pub load: Arc<Load>,
+}
+
+/// The servers that one request has tried already, by their numbers, so that they keep their meaning when the snapshot
+/// changes between two attempts.
+#[derive(Clone, Copy, Debug)]
+pub struct Tried {
+    slots: [ServerSlot; Self::MAX],
+    count: u8,
+}
+
+impl Tried {
+    /// The most servers it remembers; then it forgets the earliest.
+    pub const MAX: usize = 8;
+
+    /// No server.
+    pub const NONE: Self = Self { slots: [ServerSlot(0); Self::MAX], count: 0 };
+
+    /// Remembers a server.
+    pub fn add(&mut self, slot: ServerSlot) {
+        if self.contains(slot) {
+            return;
+        }
+        if let Some(free) = self.slots.get_mut(usize::from(self.count)) {
+            *free = slot;
+            self.count += 1;
+        } else {
+            self.slots.rotate_left(1);
+            if let Some(last) = self.slots.last_mut() {
+                *last = slot;
+            }
+        }
+    }
+
+    /// Whether this server was tried.
+    pub fn contains(&self, slot: ServerSlot) -> bool {
+        self.slots.iter().take(usize::from(self.count)).any(|tried| *tried == slot)
+    }
+
+    /// Whether no server was tried.
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+/// Why a candidate may not get a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ineligible {
+    /// Its state does not allow it.
+    State(State),
+    /// It has no share.
+    NoShare,
+    /// As many requests are in flight as it may have.
+    Full(u32),
+    /// This request was there before.
+    Tried,
+}
+
+impl std::fmt::Display for Ineligible {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::State(state) => write!(f, "it is {state}"),
+            Self::NoShare => write!(f, "its weight is 0"),
+            Self::Full(max) => write!(f, "its {max} places are taken"),
+            Self::Tried => write!(f, "this request has tried it"),
+        }
+    }
 }
 
 /// What a scheduler chooses from: the pool's servers in file order, and who asks.
@@ -258,21 +393,63 @@ pub struct Candidate {
 pub struct PoolView<'a> {
     /// The servers in file order.
     pub candidates: &'a [Candidate],
+    /// Another number for each change of a state or a share: what a scheduler has worked out from them holds as long as
+    /// this number does.
+    pub generation: u64,
     /// [`Wanted::InPanic`] lets requests through to suspected servers.
     pub wanted: Wanted,
-    /// Servers that this request has tried already: bit i is candidate i, the last bit all from 63 on.
-    pub tried: u64,
+    /// Refuses suspected servers whatever `wanted` says: how a repetition asks first.
+    pub only_well: bool,
+    /// Servers that this request has tried already.
+    pub tried: &'a Tried,
 }
 
 impl PoolView<'_> {
-    /// Whether candidate `index` may get this request: its state allows it, it has weight, a free place, and was not
+    /// Whether candidate `index` may get this request: its state allows it, it has a share, a free place, and was not
     /// tried before.
     pub fn is_eligible(&self, index: usize) -> bool {
         self.candidates.get(index).is_some_and(|candidate| {
-            candidate.state.allows(self.wanted)
-                && candidate.weight > 0
+            self.stands(candidate)
                 && candidate.server.max.is_none_or(|max| candidate.load.active() < max)
-                && (self.tried == 0 || self.tried & (1 << index.min(63)) == 0)
+                && (self.tried.is_empty() || !self.tried.contains(candidate.slot))
+                && (!self.only_well || candidate.state.allows(Wanted::New))
         })
     }
+
+    /// The part of eligibility that holds as long as the generation does: state and share.
+    pub fn stands(&self, candidate: &Candidate) -> bool {
+        candidate.state.allows(self.wanted) && !candidate.share.is_zero()
+    }
+
+    /// Why a candidate may not get this request; `None`: it may.
+    pub fn objection(&self, candidate: &Candidate) -> Option<Ineligible> {
+        if !candidate.state.allows(self.wanted) || (self.only_well && !candidate.state.allows(Wanted::New)) {
+            return Some(Ineligible::State(candidate.state));
+        }
+        if candidate.share.is_zero() {
+            return Some(Ineligible::NoShare);
+        }
+        if let Some(max) = candidate.server.max.filter(|max| candidate.load.active() >= *max) {
+            return Some(Ineligible::Full(max));
+        }
+        self.tried.contains(candidate.slot).then_some(Ineligible::Tried)
+    }
 }
+
+/// Whether fewer than half of a pool's servers are available, so that suspicion is ignored: better a doubtful server than
+/// all load on the few others. Servers without a share and those an operator has taken out are not counted.
+pub fn is_in_panic(candidates: &[Candidate]) -> bool {
+    let mut counted = 0usize;
+    let mut available = 0usize;
+    for candidate in candidates {
+        if candidate.share.is_zero() || matches!(candidate.state, State::Drained | State::Maintenance) {
+            continue;
+        }
+        counted += 1;
+        available += usize::from(candidate.state.allows(Wanted::New));
+    }
+    available * 2 < counted
+}
+
+#[cfg(test)]
+mod tests;

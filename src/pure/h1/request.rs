@@ -1,4 +1,9 @@
 //! Request heads (RFC 9112 2 to 6): parsed, judged and classified in one pass.
+//!
+//! What can be read in two ways is refused, not repaired. Where the RFCs leave a choice: HTTP/1.2 to 1.9 are spoken as 1.1;
+//! an empty Host is for absolute and asterisk targets only; a second Content-Length is refused even if it says the same; of
+//! several Upgrade lines none counts; Expect is not passed on for HTTP/1.0. What an answer to a refusal looks like, and
+//! whether a path is a good one, is not decided here.
 
 use std::ops::Range;
 
@@ -48,10 +53,11 @@ pub struct RequestHead {
     pub target: Span,
     /// Which form it has; `None` before the first parse.
     pub form: Option<TargetForm>,
-    /// The authority: of an absolute target, else the Host field's value; empty where there is none (HTTP/1.0 only).
+    /// The authority: of an absolute target, else the Host field's value; empty where there is none (HTTP/1.0, or `*` with an
+    /// empty Host).
     pub authority: Span,
     /// Path and query as sent, beginning with `/` (or `*`). An absolute target without a path has an empty span: `/` is
-    /// meant.
+    /// meant, and for OPTIONS `*` (RFC 9112 3.2.4). One with a query and no path is refused.
     pub path_and_query: Span,
     /// The version.
     pub version: Version,
@@ -143,7 +149,7 @@ pub enum RequestHeadError {
 }
 
 impl RequestHeadError {
-    /// The status of the answer: 400, 405, 414, 417, 431, 501 or 505.
+    /// The status of the answer: 400, 414, 417, 431, 501 or 505. CONNECT gets 501: no resource here has it.
     pub const fn status(self) -> u16 {
         match self {
             Self::RequestLine | Self::Field | Self::LineEnd | Self::Host | Self::Authority | Self::Framing => 400,
@@ -221,6 +227,7 @@ fn read_head(buffer: &[u8], limits: HeadLimits, head: &mut RequestHead) -> Resul
             Known::Te => *takes_trailers |= elements(value()).any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
             Known::TransferEncoding => facts.add_transfer_encoding(value())?,
             Known::Upgrade => facts.add_upgrade(field.value),
+            // The others say nothing about the message itself.
             _ => {}
         }
         Ok(())

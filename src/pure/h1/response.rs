@@ -1,4 +1,8 @@
 //! Response heads (RFC 9112 4 to 6), with the rules by which the request decides the body (RFC 9112 6.3).
+//!
+//! As strict as with requests, since a client reads what a server made up. Both lengths at once, a coding beside chunked,
+//! and a coding from an HTTP/1.0 server are refused; a length that is repeated and the same is passed on once. Whether a 101
+//! was asked for is not decided here.
 
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::facts::{Facts, Refusal, Window, read_fields};
@@ -129,6 +133,7 @@ fn read_head(
             Known::ContentLength => field.hop_by_hop = facts.add_content_length(value())?,
             Known::TransferEncoding => facts.add_transfer_encoding(value())?,
             Known::Upgrade => facts.add_upgrade(field.value),
+            // The others say nothing about the message itself.
             _ => {}
         }
         Ok::<_, ResponseHeadError>(())

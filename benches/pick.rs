@@ -1,0 +1,87 @@
+//! What a choice costs: rr, wrr and wlc among 4, 64 and 5 000 servers, whose weights all differ or are all the same; and
+//! where half the servers are out.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use pointsman::base::id::{ServerId, ServerSlot};
+use pointsman::base::rng::Rng;
+use pointsman::base::time::Timestamp;
+use pointsman::pure::pool::{
+    Address, Candidate, PoolView, SchedulerConfig, Server, Share, State, Ties, Tried, Wanted, WrrMode,
+};
+use pointsman::pure::scheduler::{Phase, Pick, build};
+use pointsman::pure::trace::Trace;
+
+fn pool(count: u32, weight_of: impl Fn(u32) -> u16, is_out: impl Fn(u32) -> bool) -> Vec<Candidate> {
+    (0..count)
+        .map(|number| Candidate {
+            server: Arc::new(Server {
+                id: ServerId { pool: "pool".into(), server: format!("server-{number}").into() },
+                address: Address::Name("host".to_owned(), 80),
+                weight: weight_of(number),
+                max: Some(1_000_000),
+            }),
+            slot: ServerSlot(number),
+            incarnation: 0,
+            state: if is_out(number) { State::Down } else { State::Up },
+            share: Share::of(weight_of(number)),
+            load: Arc::default(),
+        })
+        .collect()
+}
+
+/// Picks with some requests in flight, so that loads differ and change.
+fn picks(criterion: &mut Criterion, name: &str, config: &SchedulerConfig) {
+    let mut group = criterion.benchmark_group(name);
+    for count in [4u32, 64, 5_000] {
+        let same = pool(count, |_| 1, |_| false);
+        let distinct = pool(count, |number| u16::try_from(number % 5_000 + 1).unwrap_or(1), |_| false);
+        let half_out = pool(count, |number| u16::try_from(number % 7 + 1).unwrap_or(1), |number| number % 2 == 0);
+        for (kind, candidates) in [("same", same), ("distinct", distinct), ("half out", half_out)] {
+            let view = PoolView {
+                candidates: &candidates,
+                generation: 1,
+                wanted: Wanted::New,
+                only_well: false,
+                tried: &Tried::NONE,
+            };
+            let scheduler = build(config, Phase::Seeded(7));
+            let mut rng = Rng::new(7);
+            let mut in_flight = std::collections::VecDeque::with_capacity(256);
+            group.bench_function(BenchmarkId::new(kind, count), |bencher| {
+                bencher.iter(|| {
+                    let pick = scheduler.pick(black_box(&view), None, Timestamp::ZERO, &mut rng, &mut Trace::off());
+                    if let Pick::Server(index) = pick
+                        && let Some(candidate) = candidates.get(index)
+                    {
+                        candidate.load.try_reserve(None);
+                        in_flight.push_back(index);
+                    }
+                    if in_flight.len() > 200
+                        && let Some(candidate) = in_flight.pop_front().and_then(|done| candidates.get(done))
+                    {
+                        candidate.load.release();
+                    }
+                    pick
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+fn schedulers(criterion: &mut Criterion) {
+    picks(criterion, "rr", &SchedulerConfig::RoundRobin);
+    picks(criterion, "wrr", &SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth));
+    picks(criterion, "wrr-ipvs", &SchedulerConfig::WeightedRoundRobin(WrrMode::Ipvs));
+    picks(criterion, "wlc", &SchedulerConfig::WeightedLeastConnections(Ties::Rotate));
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().warm_up_time(std::time::Duration::from_millis(500)).measurement_time(std::time::Duration::from_secs(1)).sample_size(30);
+    targets = schedulers
+}
+criterion_main!(benches);

@@ -1,0 +1,285 @@
+//! The control loop: a thread of its own that feeds [`Control`] and carries out its effects.
+//!
+//! Every [`TICK`] it empties the workers' outcome queues and lets time pass; check results and orders it takes as they
+//! come. It is the only writer of the snapshot. It decides nothing by itself, and no request ever waits for it. Should its
+//! thread end unasked, the process must end: [`Handle::is_finished`] tells.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, UNIX_EPOCH};
+
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+
+use crate::base::id::{ServerId, ServerSlot};
+use crate::base::time;
+use crate::control::probe::check_tcp;
+use crate::pure::config::Config;
+use crate::pure::control::{
+    CHECKS_MAX, Change, Check, CheckFailure, CheckId, Control, Effect, Event, Order, OutcomeSummary, TICK, Watched,
+};
+use crate::pure::pool::State;
+use crate::pure::rule::compile::RuleSet;
+use crate::shared::outcome::{Outcome, OutcomeReceiver};
+use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore, StateChange};
+
+/// The most orders that wait.
+const ORDERS_MAX: usize = 256;
+
+/// Something that the control thread is asked for.
+#[derive(Debug)]
+enum Command {
+    /// An operator's order.
+    Order(ServerId, Order),
+    /// Another configuration.
+    Reload(Arc<Config>, Arc<RuleSet>),
+}
+
+/// The control thread, as seen from outside.
+#[derive(Debug)]
+pub struct Handle {
+    commands: mpsc::Sender<Command>,
+    thread: JoinHandle<()>,
+}
+
+/// The control thread has ended, or does not keep up with its orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("control does not take orders")]
+pub struct Unavailable;
+
+impl Handle {
+    /// Whether the thread has ended. Unless it was stopped, that is by a panic.
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Orders something of a server. A server that is not configured is passed over.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub fn order(&self, server: ServerId, order: Order) -> Result<(), Unavailable> {
+        self.command(Command::Order(server, order))
+    }
+
+    /// Publishes another configuration.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub fn reload(&self, config: Arc<Config>, rules: Arc<RuleSet>) -> Result<(), Unavailable> {
+        self.command(Command::Reload(config, rules))
+    }
+
+    /// Ends the thread and waits for its end, which a tick or less brings.
+    pub fn stop(self) {
+        // Without anybody to order it, the loop ends.
+        drop(self.commands);
+        // A thread that ended in a panic is ended too.
+        let _ = self.thread.join();
+    }
+
+    fn command(&self, command: Command) -> Result<(), Unavailable> {
+        self.commands.try_send(command).map_err(|_| Unavailable)
+    }
+}
+
+/// Starts the control thread over the servers of the store's snapshot; `outcomes` are the workers' queues.
+///
+/// # Errors
+/// Where the thread can't be made. Where its runtime can't, it says so and ends.
+pub fn start(store: Arc<SnapshotStore>, outcomes: Vec<OutcomeReceiver>) -> io::Result<Handle> {
+    let (sender, receiver) = mpsc::channel(ORDERS_MAX);
+    let serve = move || match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
+        Ok(runtime) => runtime.block_on(ControlLoop::new(store, outcomes).serve(receiver)),
+        Err(error) => tracing::error!("control has no runtime: {error}"),
+    };
+    let thread = std::thread::Builder::new().name("control".to_owned()).spawn(serve)?;
+    Ok(Handle { commands: sender, thread })
+}
+
+type CheckResult = (CheckId, ServerSlot, Result<Duration, CheckFailure>);
+
+struct ControlLoop {
+    store: Arc<SnapshotStore>,
+    outcomes: Vec<OutcomeReceiver>,
+    control: Control,
+    /// The configured servers.
+    servers: HashMap<ServerSlot, Arc<Endpoint>>,
+    /// What requests have seen since the last tick; emptied with each, its memory is kept.
+    seen: HashMap<ServerSlot, OutcomeSummary>,
+    /// How many outcomes were dropped by the last tick.
+    dropped: u64,
+    effects: Vec<Effect>,
+    checked: mpsc::Sender<CheckResult>,
+    check_results: mpsc::Receiver<CheckResult>,
+}
+
+impl ControlLoop {
+    fn new(store: Arc<SnapshotStore>, outcomes: Vec<OutcomeReceiver>) -> Self {
+        let (checked, check_results) = mpsc::channel(CHECKS_MAX);
+        // For jitter only.
+        let seed = time::wall_clock().duration_since(UNIX_EPOCH).map_or(0, |since| u64::from(since.subsec_nanos()));
+        let mut control_loop = Self {
+            store,
+            outcomes,
+            control: Control::new(seed),
+            servers: HashMap::new(),
+            seen: HashMap::new(),
+            dropped: 0,
+            effects: Vec::new(),
+            checked,
+            check_results,
+        };
+        control_loop.know_servers();
+        control_loop
+    }
+
+    async fn serve(mut self, mut commands: mpsc::Receiver<Command>) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => self.tick(),
+                Some((check, server, result)) = self.check_results.recv() => {
+                    self.handle(Event::CheckDone(check, server, result));
+                }
+                command = commands.recv() => match command {
+                    Some(Command::Order(server, order)) => self.order(&server, order),
+                    Some(Command::Reload(config, rules)) => {
+                        self.store.reload(config, rules);
+                        self.know_servers();
+                    }
+                    None => return,
+                },
+            }
+            self.carry_out();
+        }
+    }
+
+    fn handle(&mut self, event: Event<'_>) {
+        self.control.handle(time::now(), event, &mut self.effects);
+    }
+
+    fn tick(&mut self) {
+        self.gather_outcomes();
+        let mut seen = std::mem::take(&mut self.seen);
+        for (slot, mut summary) in seen.drain() {
+            let Some(endpoint) = self.servers.get(&slot) else { continue };
+            summary.connect_failures_in_a_row = endpoint.record.connect_failures_in_a_row();
+            self.handle(Event::Outcomes(slot, summary));
+        }
+        self.seen = seen;
+        self.handle(Event::Tick);
+    }
+
+    fn gather_outcomes(&mut self) {
+        for report in self.outcomes.iter().flat_map(OutcomeReceiver::drain) {
+            // What was seen of a former address says nothing of this one.
+            if self.servers.get(&report.slot).is_some_and(|server| server.incarnation == report.incarnation) {
+                add(self.seen.entry(report.slot).or_default(), report.outcome);
+            }
+        }
+        let dropped = self.store.process().outcomes_dropped.get();
+        if dropped != self.dropped {
+            // Whose outcomes they were is not known: their counters tell.
+            self.dropped = dropped;
+            for slot in self.servers.keys() {
+                self.seen.entry(*slot).or_default();
+            }
+        }
+    }
+
+    fn order(&mut self, server: &ServerId, order: Order) {
+        let slot = self.servers.values().find(|endpoint| endpoint.server.id == *server).map(|found| found.record.slot);
+        match slot {
+            Some(slot) => self.handle(Event::Order(slot, order)),
+            None => tracing::warn!("an order for {server}, which is not configured, is passed over"),
+        }
+    }
+
+    /// Takes over the servers of the snapshot.
+    fn know_servers(&mut self) {
+        let snapshot = self.store.load();
+        let pools = || snapshot.pools.iter().flat_map(|pool| pool.candidates.iter().zip(&pool.endpoints));
+        self.servers = pools().map(|(candidate, endpoint)| (candidate.slot, Arc::clone(endpoint))).collect();
+        let watched: Vec<Watched> = pools()
+            .map(|(candidate, _)| Watched {
+                slot: candidate.slot,
+                id: candidate.server.id.clone(),
+                incarnation: candidate.incarnation,
+                state: candidate.state,
+            })
+            .collect();
+        self.handle(Event::Reload(&watched));
+    }
+
+    fn carry_out(&mut self) {
+        let mut changes = Vec::new();
+        for effect in self.effects.drain(..) {
+            match effect {
+                Effect::SetState(slot, state) => changes.push(StateChange { slot, state, share: None }),
+                Effect::ForgetConnectFailures(slot) => {
+                    if let Some(endpoint) = self.servers.get(&slot) {
+                        endpoint.record.forget_connect_failures();
+                    }
+                }
+                Effect::RunCheck(check) => {
+                    if let Some(endpoint) = self.servers.get(&check.server) {
+                        run_check(check, Arc::clone(endpoint), self.checked.clone());
+                    }
+                }
+                Effect::Tell(change) => tell(&change),
+            }
+        }
+        if !changes.is_empty() {
+            let before = self.store.load();
+            self.store.set_states(&changes);
+            tell_of_panic(&before, &self.store.load());
+        }
+    }
+}
+
+fn add(summary: &mut OutcomeSummary, outcome: Outcome) {
+    if let Outcome::Answered { latency, .. } = outcome {
+        summary.answered = summary.answered.saturating_add(1);
+        summary.latency = summary.latency.saturating_add(latency);
+    } else if outcome.is_failure() {
+        summary.failed = summary.failed.saturating_add(1);
+    }
+}
+
+fn run_check(check: Check, endpoint: Arc<Endpoint>, checked: mpsc::Sender<CheckResult>) {
+    tokio::task::spawn_local(async move {
+        let result = check_tcp(&endpoint.server.address, check.timeout).await;
+        // Nobody waits for it where control has been stopped.
+        let _ = checked.send((check.id, check.server, result)).await;
+    });
+}
+
+fn tell(change: &Change) {
+    let Change { server, from, to, because } = change;
+    match to {
+        State::Suspect { .. } | State::Down => tracing::warn!("server {server} was {from} and is {to}: {because}"),
+        State::Up | State::Recovering | State::Drained | State::Maintenance => {
+            tracing::info!("server {server} was {from} and is {to}: {because}");
+        }
+    }
+}
+
+fn tell_of_panic(before: &Snapshot, after: &Snapshot) {
+    for (before, after) in before.pools.iter().zip(&after.pools) {
+        let name = &after.pool.name;
+        match (before.in_panic, after.in_panic) {
+            (false, true) => tracing::warn!(
+                "pool {name}: fewer than half of the servers are available; suspicion is ignored, all but the dead get requests"
+            ),
+            (true, false) => tracing::info!("pool {name}: half of the servers or more are available again"),
+            (true, true) | (false, false) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! Active checks: whether a server takes a connection, over the same transport that requests use.
+//!
+//! A check is one attempt; when and how often is the control core's to say.
+
+use std::time::Duration;
+
+use crate::base::time;
+use crate::pure::control::CheckFailure;
+use crate::pure::pool::Address;
+use crate::transport::dial::{DialError, dial};
+
+/// Connects to `address` and closes the connection again. Returns how long the connect took.
+///
+/// # Errors
+/// [`CheckFailure`]; [`CheckFailure::NotRun`] where the fault is ours.
+pub async fn check_tcp(address: &Address, timeout: Duration) -> Result<Duration, CheckFailure> {
+    let begun = time::now();
+    match dial(address, timeout).await {
+        Ok(_connection) => Ok(time::now().since(begun)),
+        Err(DialError::Refused) => Err(CheckFailure::Refused),
+        Err(DialError::TimedOut) => Err(CheckFailure::TimedOut),
+        Err(DialError::Unreachable(_)) => Err(CheckFailure::Unreachable),
+        Err(DialError::Exhausted(_) | DialError::Unsupported) => Err(CheckFailure::NotRun),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(5);
+
+    fn check(address: &Address, timeout: Duration) -> Result<Duration, CheckFailure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(check_tcp(address, timeout))
+    }
+
+    fn bound() -> (Socket, Address) {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        let address = Address::Socket(socket.local_addr().unwrap().as_socket().unwrap());
+        (socket, address)
+    }
+
+    #[test]
+    fn a_server_that_listens_passes_and_one_that_does_not_is_refused() {
+        let (socket, address) = bound();
+        assert_eq!(check(&address, TIMEOUT), Err(CheckFailure::Refused));
+        socket.listen(16).unwrap();
+        assert!(check(&address, TIMEOUT).is_ok());
+    }
+
+    #[test]
+    fn a_server_whose_queue_is_full_times_out() {
+        let (socket, address) = bound();
+        socket.listen(0).unwrap();
+        let Address::Socket(target) = &address else { panic!("an address") };
+        // Nobody accepts: once the queue is full, further connects get no answer.
+        let waiting: Vec<_> = (0..16)
+            .map(|_| {
+                let client = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+                client.set_nonblocking(true).unwrap();
+                let _ = client.connect(&(*target).into());
+                client
+            })
+            .collect();
+        assert_eq!(check(&address, Duration::from_millis(100)), Err(CheckFailure::TimedOut));
+        drop(waiting);
+    }
+
+    #[test]
+    fn an_address_that_can_not_be_dialled_says_nothing_of_the_server() {
+        let address = Address::Unix("/nowhere".into());
+        assert_eq!(check(&address, TIMEOUT), Err(CheckFailure::NotRun));
+    }
+}

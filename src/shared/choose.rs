@@ -1,0 +1,191 @@
+//! The choice of a server: the one way by which requests and `explain` come to it.
+//!
+//! It refuses to wait, to dial and to reserve: [`crate::shared::lease`] reserves what is chosen here.
+
+use std::cell::RefCell;
+
+use crate::base::id::PoolIndex;
+use crate::base::rng::Rng;
+use crate::base::time::Timestamp;
+use crate::pure::pool::{PoolView, Tried};
+use crate::pure::scheduler::{self, Phase, Pick, Scheduler};
+use crate::pure::trace::Trace;
+use crate::shared::snapshot::{PoolSnapshot, Snapshot};
+
+/// The most candidates that a trace lists one by one.
+const TRACED_MAX: usize = 64;
+
+/// Chooses a server of `pool`: a position in its list, or `None` where no server may get the request.
+///
+/// A repetition asks first for a server that is well and was not tried, then (in panic) for any that was not tried, and at
+/// last for any at all: better the same server on a fresh connection than none.
+pub fn choose_server(
+    pool: &PoolSnapshot,
+    scheduler: &dyn Scheduler,
+    key: Option<u64>,
+    tried: &Tried,
+    now: Timestamp,
+    rng: &mut Rng,
+    trace: &mut Trace,
+) -> Option<usize> {
+    let view = pool.view(tried);
+    if trace.is_recording() {
+        list_candidates(pool, &view, trace);
+    }
+    let mut pick = |view: &PoolView<'_>, trace: &mut Trace| match scheduler.pick(view, key, now, rng, trace) {
+        Pick::Server(index) => Some(index),
+        Pick::NoneEligible => None,
+    };
+    let is_repetition = !tried.is_empty();
+    if is_repetition
+        && pool.in_panic
+        && let Some(index) = pick(&PoolView { only_well: true, ..view }, trace)
+    {
+        return Some(index);
+    }
+    if let Some(index) = pick(&view, trace) {
+        return Some(index);
+    }
+    if is_repetition {
+        trace.note("scheduler", || "no server is left that this request has not tried: any will do".to_owned());
+        if let Some(index) = pick(&pool.view(&Tried::NONE), trace) {
+            return Some(index);
+        }
+    }
+    trace.note("scheduler", || "no server may get this request".to_owned());
+    None
+}
+
+fn list_candidates(pool: &PoolSnapshot, view: &PoolView<'_>, trace: &mut Trace) {
+    if pool.in_panic {
+        trace.note("server", || "fewer than half of the pool are available: suspicion is ignored".to_owned());
+    }
+    for candidate in pool.candidates.iter().take(TRACED_MAX) {
+        trace.note("server", || {
+            let verdict =
+                view.objection(candidate).map_or_else(|| "eligible".to_owned(), |why| format!("not eligible: {why}"));
+            format!(
+                "{} at {}: weight {}, {} in flight, {verdict}",
+                candidate.server.id.server,
+                candidate.server.address,
+                candidate.share,
+                candidate.load.active(),
+            )
+        });
+    }
+    let unlisted = pool.candidates.get(TRACED_MAX..).unwrap_or_default();
+    if !unlisted.is_empty() {
+        trace.note("server", || {
+            let eligible = unlisted.iter().filter(|candidate| view.objection(candidate).is_none()).count();
+            format!("and {} more, of which {eligible} are eligible", unlisted.len())
+        });
+    }
+}
+
+/// One worker's schedulers, one for each pool, and its random numbers.
+///
+/// A scheduler lives as long as its pool's roster, wherever the pool stands in the snapshot.
+pub struct Schedulers {
+    inner: RefCell<Inner>,
+    phases: Phases,
+}
+
+struct Inner {
+    rng: Rng,
+    instances: Vec<Option<Instance>>,
+}
+
+struct Instance {
+    roster: u64,
+    scheduler: Box<dyn Scheduler>,
+}
+
+#[derive(Clone, Copy)]
+enum Phases {
+    Start,
+    Seeded,
+}
+
+impl std::fmt::Debug for Schedulers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Schedulers").finish_non_exhaustive()
+    }
+}
+
+impl Schedulers {
+    /// Schedulers of a worker; each begins at a place of its own.
+    pub fn seeded(seed: u64) -> Self {
+        Self { inner: RefCell::new(Inner { rng: Rng::new(seed), instances: Vec::new() }), phases: Phases::Seeded }
+    }
+
+    /// Schedulers that begin at the start of their order, for `explain`: the same answer each time.
+    pub fn from_start() -> Self {
+        Self { inner: RefCell::new(Inner { rng: Rng::new(0), instances: Vec::new() }), phases: Phases::Start }
+    }
+
+    /// Chooses a server of the pool at `place`.
+    pub fn choose(&self, place: &Place<'_>, ask: &Ask<'_>, trace: &mut Trace) -> Option<usize> {
+        let mut inner = self.inner.borrow_mut();
+        let Inner { rng, instances } = &mut *inner;
+        let scheduler = instance(instances, place, self.phases, rng)?;
+        choose_server(place.pool, scheduler, ask.key, ask.tried, ask.now, rng, trace)
+    }
+}
+
+/// A pool, and where it stands in its snapshot.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The pool.
+    pub pool: &'a PoolSnapshot,
+    index: usize,
+    count: usize,
+}
+
+impl<'a> Place<'a> {
+    /// The pool at this position of the snapshot.
+    pub fn of(snapshot: &'a Snapshot, index: PoolIndex) -> Option<Self> {
+        let pool = snapshot.pool(index)?;
+        Some(Self { pool, index: index.0 as usize, count: snapshot.pools.len() })
+    }
+}
+
+/// What a request asks of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The hash of its key, where rule or pool have one.
+    pub key: Option<u64>,
+    /// The servers that it has tried.
+    pub tried: &'a Tried,
+    /// When it asks.
+    pub now: Timestamp,
+}
+
+/// The instance of a pool's roster; moved here where the pool has moved, made where there is none.
+fn instance<'a>(
+    instances: &'a mut Vec<Option<Instance>>,
+    place: &Place<'_>,
+    phases: Phases,
+    rng: &mut Rng,
+) -> Option<&'a dyn Scheduler> {
+    let roster = place.pool.roster;
+    let is_it = |held: &Option<Instance>| held.as_ref().is_some_and(|held| held.roster == roster);
+    if !instances.get(place.index).is_some_and(is_it) {
+        // After a reload: at most once for each pool and worker.
+        if instances.len() < place.count {
+            instances.resize_with(place.count, || None);
+        }
+        if let Some(elsewhere) = instances.iter().position(is_it) {
+            instances.swap(elsewhere, place.index);
+        } else if let Some(free) = instances.get_mut(place.index) {
+            let phase = match phases {
+                Phases::Start => Phase::Start,
+                Phases::Seeded => Phase::Seeded(rng.next_u64()),
+            };
+            *free = Some(Instance { roster, scheduler: scheduler::build(&place.pool.pool.scheduler, phase) });
+        }
+    }
+    instances.get(place.index)?.as_ref().map(|held| &*held.scheduler)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+use std::time::Duration;
+
+use super::*;
+
+fn record() -> ServerRecord {
+    ServerRecord::new(ServerId { pool: "p".into(), server: "s".into() }, ServerSlot(3))
+}
+
+fn answered(status: u16) -> Outcome {
+    Outcome::Answered { status, latency: Duration::from_millis(1) }
+}
+
+#[test]
+fn each_outcome_is_counted_in_its_place() {
+    let record = record();
+    for status in [101, 200, 204, 304, 404, 500, 599, 0, 99, 600] {
+        record.count_outcome(answered(status));
+    }
+    for outcome in [
+        Outcome::ConnectError,
+        Outcome::ConnectTimeout,
+        Outcome::Reset,
+        Outcome::ResponseTimeout,
+        Outcome::Malformed,
+        Outcome::ClientAborted,
+        Outcome::OwnFault,
+    ] {
+        record.count_outcome(outcome);
+    }
+    record.count_request();
+    record.count_retry();
+    record.count_bytes(10, 20);
+    let expected = ServerFigures {
+        active: 0,
+        requests: 1,
+        answers: [1, 2, 1, 1, 2],
+        bytes_to_server: 10,
+        bytes_to_client: 20,
+        connect_errors: 1,
+        connect_timeouts: 1,
+        resets: 1,
+        response_timeouts: 1,
+        malformed: 1,
+        retries: 1,
+        client_aborts: 1,
+        connect_failures_in_a_row: 2,
+    };
+    assert_eq!(record.figures(), expected);
+}
+
+#[test]
+fn connect_failures_are_in_a_row_until_something_works() {
+    let record = record();
+    let row = |outcomes: &[Outcome]| {
+        outcomes.iter().for_each(|outcome| record.count_outcome(*outcome));
+        record.connect_failures_in_a_row()
+    };
+    assert_eq!(row(&[Outcome::ConnectError, Outcome::ConnectTimeout]), 2);
+    assert_eq!(row(&[Outcome::ClientAborted, Outcome::Reset, Outcome::OwnFault]), 2);
+    assert_eq!(row(&[answered(503)]), 0);
+    assert_eq!(row(&[Outcome::ConnectError]), 1);
+    record.forget_connect_failures();
+    assert_eq!(record.connect_failures_in_a_row(), 0);
+}
+
+#[test]
+fn what_is_written_for_every_request_lies_on_one_line() {
+    assert_eq!(size_of::<Traffic>(), 64);
+    assert_eq!(size_of::<Faults>(), 64);
+    assert_eq!(size_of::<Load>(), 64);
+}
+
+#[test]
+fn a_gauge_keeps_to_its_bound() {
+    let gauge = Gauge::default();
+    assert!(gauge.try_rise(1));
+    assert!(!gauge.try_rise(1));
+    gauge.rise();
+    gauge.fall();
+    gauge.fall();
+    assert_eq!(gauge.get(), 0);
+}

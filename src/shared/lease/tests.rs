@@ -1,0 +1,153 @@
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::*;
+use crate::base::id::ServerSlot;
+use crate::base::time::Timestamp;
+use crate::pure::pool::{SchedulerConfig, State};
+use crate::shared::outcome::{OutcomeReceiver, outcome_queue};
+use crate::shared::snapshot::tests::{TestServer, config_of, no_rules, pool_of, store_of};
+use crate::shared::snapshot::{SnapshotStore, StateChange};
+
+const ANSWERED: Outcome = Outcome::Answered { status: 200, latency: Duration::from_millis(3) };
+
+struct Bench {
+    store: SnapshotStore,
+    admission: Admission,
+    reports: OutcomeReceiver,
+    name: Arc<str>,
+}
+
+impl Bench {
+    fn new(servers: &[TestServer<'_>]) -> Self {
+        let store = store_of(vec![pool_of("p", SchedulerConfig::RoundRobin, servers)]);
+        let (sender, reports) = outcome_queue(Arc::clone(store.process()));
+        let admission = Admission::new(&store, sender, 7);
+        Self { store, admission, reports, name: "p".into() }
+    }
+
+    fn admit(&self) -> Result<Lease, Refused> {
+        let ask = Ask { key: None, tried: &Tried::NONE, now: Timestamp::ZERO };
+        let pool = PoolRef { index: PoolIndex(0), name: &self.name };
+        let mut trace = Trace::off();
+        let mut admitted = pin!(self.admission.admit(pool, ask, &mut trace));
+        match admitted.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => result,
+            Poll::Pending => panic!("admission waited without a queue"),
+        }
+    }
+
+    fn active(&self) -> u32 {
+        self.store.load().pools[0].endpoints.iter().map(|endpoint| endpoint.record.load.active()).sum()
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        self.reports.drain().map(|report| report.outcome).collect()
+    }
+}
+
+#[test]
+fn a_lease_counts_and_settles_with_its_outcome() {
+    let bench = Bench::new(&[("a", 1, 1, None)]);
+    let mut lease = bench.admit().unwrap();
+    assert_eq!(bench.active(), 1);
+    lease.outcome(Outcome::Reset);
+    lease.outcome(ANSWERED);
+    assert!(bench.outcomes().is_empty());
+    drop(lease);
+    assert_eq!(bench.active(), 0);
+    assert_eq!(bench.outcomes(), [ANSWERED]);
+    let figures = bench.store.load().pools[0].endpoints[0].record.figures();
+    assert_eq!((figures.requests, figures.answers[1], figures.resets), (1, 1, 0));
+}
+
+#[test]
+fn a_dropped_lease_is_a_client_that_went_away_and_not_the_servers_fault() {
+    let bench = Bench::new(&[("a", 1, 1, None)]);
+    drop(bench.admit());
+    assert_eq!(bench.active(), 0);
+    assert_eq!(bench.outcomes(), [Outcome::ClientAborted]);
+    let figures = bench.store.load().pools[0].endpoints[0].record.figures();
+    assert_eq!((figures.client_aborts, figures.connect_failures_in_a_row), (1, 0));
+}
+
+#[test]
+fn a_panic_settles_and_counts_against_nobody() {
+    let bench = Bench::new(&[("a", 1, 1, None)]);
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        let _lease = bench.admit();
+        panic!("injected");
+    }));
+    assert!(caught.is_err());
+    assert_eq!(bench.active(), 0);
+    assert_eq!(bench.outcomes(), [Outcome::OwnFault]);
+    assert_eq!(bench.store.load().pools[0].endpoints[0].record.figures().client_aborts, 0);
+}
+
+#[test]
+fn a_full_server_gets_no_more_and_a_full_pool_refuses() {
+    let bench = Bench::new(&[("a", 1, 1, Some(1)), ("b", 2, 1, Some(2))]);
+    let mut leases: Vec<Lease> = (0..3).map(|_| bench.admit().unwrap()).collect();
+    let at_a = leases.iter().filter(|lease| &*lease.endpoint().server.id.server == "a").count();
+    assert_eq!(at_a, 1);
+    assert_eq!(bench.admit().unwrap_err(), Refused::AllFull);
+    leases.pop();
+    assert!(bench.admit().is_ok());
+}
+
+#[test]
+fn a_pool_without_available_servers_or_one_that_is_gone_says_so() {
+    let bench = Bench::new(&[("a", 1, 1, Some(1))]);
+    bench.store.set_states(&[StateChange { slot: ServerSlot(0), state: State::Maintenance, share: None }]);
+    assert_eq!(bench.admit().unwrap_err(), Refused::NoneAvailable);
+    bench.store.reload(config_of(Vec::new()), no_rules());
+    assert_eq!(bench.admit().unwrap_err(), Refused::PoolGone);
+}
+
+#[test]
+fn a_pool_that_moved_is_found_by_its_name() {
+    let bench = Bench::new(&[("a", 1, 1, None)]);
+    let pools = vec![
+        pool_of("new", SchedulerConfig::RoundRobin, &[("x", 9, 1, None)]),
+        pool_of("p", SchedulerConfig::RoundRobin, &[("a", 1, 1, None)]),
+    ];
+    bench.store.reload(config_of(pools), no_rules());
+    assert_eq!(&*bench.admit().unwrap().endpoint().server.id.pool, "p");
+}
+
+#[test]
+fn a_made_connection_ends_a_row_of_failures() {
+    let bench = Bench::new(&[("a", 1, 1, None)]);
+    for _ in 0..3 {
+        bench.admit().unwrap().outcome(Outcome::ConnectError);
+    }
+    let row = || bench.store.load().pools[0].endpoints[0].record.connect_failures_in_a_row();
+    assert_eq!(row(), 3);
+    bench.admit().unwrap().connected();
+    assert_eq!(row(), 0);
+}
+
+/// Two workers on one server of three places: never more, and none is left over.
+#[test]
+fn places_are_never_overrun_by_several_workers() {
+    let store = store_of(vec![pool_of("p", SchedulerConfig::RoundRobin, &[("a", 1, 1, Some(3))])]);
+    let load = Arc::clone(&store.load().pools[0].candidates[0].load);
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let (store, load) = (&store, &load);
+            scope.spawn(move || {
+                let (sender, _reports) = outcome_queue(Arc::clone(store.process()));
+                let outcomes = Rc::new(sender);
+                let snapshot = store.load();
+                for round in 0..2_000 {
+                    let lease = Lease::take(&snapshot.pools[0].endpoints[0], &outcomes);
+                    assert!(load.active() <= 3, "seed {seed}, round {round}");
+                    drop(lease);
+                }
+            });
+        }
+    });
+    assert_eq!(load.active(), 0);
+}

@@ -1,0 +1,291 @@
+//! The snapshot: all that a request needs to know to be decided, immutable, swapped as a whole.
+//!
+//! Control is its only writer. A change of one server's state makes that pool's part anew and shares all the others.
+//! Counters, loads and idle connections live outside, found by a server's number, and survive both a change and a reload.
+//! A worker looks at the snapshot through a cache of its own, once for each choice, and does not hold it while it forwards.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use arc_swap::cache::Cache;
+
+use crate::base::id::{PoolIndex, ServerSlot};
+use crate::pure::config::Config;
+use crate::pure::pool::{Candidate, Pool, PoolView, Server, Share, State, Tried, Wanted, is_in_panic};
+use crate::pure::rule::compile::RuleSet;
+use crate::shared::counters::{PoolRecord, ProcessCounters, ServerRecord};
+
+mod registry;
+
+use registry::Registry;
+
+/// Everything that decides a request.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// What the rule files say: listeners, limits.
+    pub config: Arc<Config>,
+    /// The rules, compiled.
+    pub rules: Arc<RuleSet>,
+    /// The pools in file order; [`PoolIndex`] counts them.
+    pub pools: Vec<Arc<PoolSnapshot>>,
+    _alive: Alive,
+}
+
+/// Counts a snapshot as long as somebody holds it.
+#[derive(Debug)]
+struct Alive(Arc<ProcessCounters>);
+
+impl Alive {
+    fn new(process: &Arc<ProcessCounters>) -> Self {
+        process.snapshots_alive.rise();
+        Self(Arc::clone(process))
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.snapshots_alive.fall();
+    }
+}
+
+/// A pool at one moment.
+#[derive(Clone, Debug)]
+pub struct PoolSnapshot {
+    /// What the rule files say.
+    pub pool: Arc<Pool>,
+    /// What is counted.
+    pub record: Arc<PoolRecord>,
+    /// Its servers in file order, as schedulers see them.
+    pub candidates: Vec<Candidate>,
+    /// Its servers in the same order, as requests hold them.
+    pub endpoints: Vec<Arc<Endpoint>>,
+    /// Whether so few servers are available that suspicion is ignored.
+    pub in_panic: bool,
+    /// The same as long as scheduler and list of servers are: a scheduler's instance lives as long.
+    pub roster: u64,
+    /// Another for each change of a state or a share.
+    pub generation: u64,
+}
+
+/// A server as a request holds it: one count of references, whatever is needed of it.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// What the rule files say.
+    pub server: Arc<Server>,
+    /// What is counted.
+    pub record: Arc<ServerRecord>,
+    /// Counts the addresses it has had.
+    pub incarnation: u32,
+}
+
+impl Snapshot {
+    /// The pool at this position.
+    pub fn pool(&self, index: PoolIndex) -> Option<&Arc<PoolSnapshot>> {
+        self.pools.get(index.0 as usize)
+    }
+
+    /// The position now of the pool of this name, which stood at `index` when it was last seen; `None`: it is gone.
+    pub fn find_again(&self, index: PoolIndex, name: &Arc<str>) -> Option<PoolIndex> {
+        let is_it = |pool: &Arc<PoolSnapshot>| Arc::ptr_eq(&pool.pool.name, name) || *pool.pool.name == **name;
+        if self.pool(index).is_some_and(is_it) {
+            return Some(index);
+        }
+        let position = self.pools.iter().position(is_it)?;
+        u32::try_from(position).ok().map(PoolIndex)
+    }
+}
+
+impl PoolSnapshot {
+    /// What a scheduler chooses from.
+    pub fn view<'a>(&'a self, tried: &'a Tried) -> PoolView<'a> {
+        PoolView {
+            candidates: &self.candidates,
+            generation: self.generation,
+            wanted: if self.in_panic { Wanted::InPanic } else { Wanted::New },
+            only_well: false,
+            tried,
+        }
+    }
+}
+
+/// A new state of a server, and its share where that changes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateChange {
+    /// The server.
+    pub slot: ServerSlot,
+    /// Its state.
+    pub state: State,
+    /// Its share; `None`: as it was.
+    pub share: Option<Share>,
+}
+
+/// Where the snapshot is kept, and changed by control.
+#[derive(Debug)]
+pub struct SnapshotStore {
+    current: Arc<ArcSwap<Snapshot>>,
+    process: Arc<ProcessCounters>,
+    /// Held while a snapshot is made, never on a request's path.
+    registry: Mutex<Registry>,
+}
+
+impl SnapshotStore {
+    /// The first snapshot: every server is up and has its configured share.
+    pub fn new(config: Arc<Config>, rules: Arc<RuleSet>, process: Arc<ProcessCounters>) -> Self {
+        let mut registry = Registry::default();
+        let snapshot = assemble(&mut registry, config, rules, &[], &process);
+        Self { current: Arc::new(ArcSwap::from_pointee(snapshot)), process, registry: Mutex::new(registry) }
+    }
+
+    /// The snapshot now, for those who ask seldom.
+    pub fn load(&self) -> Arc<Snapshot> {
+        self.current.load_full()
+    }
+
+    /// A worker's way to the snapshot.
+    pub fn cache(&self) -> SnapshotCache {
+        SnapshotCache { cache: Cache::new(Arc::clone(&self.current)) }
+    }
+
+    /// What is counted for the process.
+    pub fn process(&self) -> &Arc<ProcessCounters> {
+        &self.process
+    }
+
+    /// Publishes new states, all at once. Only the pools in which something changes are made anew. Servers that are no
+    /// longer configured are passed over.
+    pub fn set_states(&self, changes: &[StateChange]) {
+        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.current.load_full();
+        let mut pools = old.pools.clone();
+        for change in changes {
+            let Some((pool, position)) = registry.place(change.slot) else { continue };
+            let Some(pool) = pools.get_mut(pool) else { continue };
+            let Some(candidate) = pool.candidates.get(position) else { continue };
+            let share = change.share.unwrap_or(candidate.share);
+            if (candidate.state, candidate.share) == (change.state, share) {
+                continue;
+            }
+            // Copied once for several changes: the copy has no other holder.
+            let pool = Arc::make_mut(pool);
+            if let Some(candidate) = pool.candidates.get_mut(position) {
+                candidate.state = change.state;
+                candidate.share = share;
+            }
+        }
+        let mut has_changed = false;
+        for (new, old) in pools.iter_mut().zip(&old.pools) {
+            if !Arc::ptr_eq(new, old) {
+                has_changed = true;
+                let pool = Arc::make_mut(new);
+                pool.in_panic = is_in_panic(&pool.candidates);
+                pool.generation = registry.next_generation();
+            }
+        }
+        if has_changed {
+            self.current.store(Arc::new(Snapshot {
+                config: Arc::clone(&old.config),
+                rules: Arc::clone(&old.rules),
+                pools,
+                _alive: Alive::new(&self.process),
+            }));
+        }
+    }
+
+    /// Publishes another configuration. Servers that stay keep number, counters and, where the address is the same, state
+    /// and share; pools whose servers stay keep their schedulers.
+    pub fn reload(&self, config: Arc<Config>, rules: Arc<RuleSet>) {
+        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.current.load_full();
+        let snapshot = assemble(&mut registry, config, rules, &old.pools, &self.process);
+        self.current.store(Arc::new(snapshot));
+    }
+}
+
+/// A worker's way to the snapshot: one atomic read as long as it does not change.
+pub struct SnapshotCache {
+    cache: Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>,
+}
+
+impl SnapshotCache {
+    /// The snapshot now.
+    pub fn load(&mut self) -> &Arc<Snapshot> {
+        self.cache.load()
+    }
+}
+
+impl std::fmt::Debug for SnapshotCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SnapshotCache").finish_non_exhaustive()
+    }
+}
+
+/// Makes a snapshot of a configuration, keeping of the old pools what stays.
+fn assemble(
+    registry: &mut Registry,
+    config: Arc<Config>,
+    rules: Arc<RuleSet>,
+    old: &[Arc<PoolSnapshot>],
+    process: &Arc<ProcessCounters>,
+) -> Snapshot {
+    registry.begin();
+    let pools = config
+        .pools
+        .iter()
+        .enumerate()
+        .map(|(position, pool)| {
+            let old = old.iter().find(|old| old.pool.name == pool.name);
+            Arc::new(assemble_pool(registry, position, pool, old.map(AsRef::as_ref)))
+        })
+        .collect();
+    registry.end();
+    Snapshot { config, rules, pools, _alive: Alive::new(process) }
+}
+
+fn assemble_pool(
+    registry: &mut Registry,
+    position: usize,
+    pool: &Arc<Pool>,
+    old: Option<&PoolSnapshot>,
+) -> PoolSnapshot {
+    let held: HashMap<ServerSlot, (&Candidate, &Arc<Endpoint>)> = old
+        .into_iter()
+        .flat_map(|old| old.candidates.iter().zip(&old.endpoints))
+        .map(|(candidate, endpoint)| (candidate.slot, (candidate, endpoint)))
+        .collect();
+    let mut candidates = Vec::with_capacity(pool.servers.len());
+    let mut endpoints = Vec::with_capacity(pool.servers.len());
+    for (index, server) in pool.servers.iter().enumerate() {
+        let (record, incarnation) = registry.enrol(server, (position, index));
+        let kept = held.get(&record.slot).filter(|(candidate, _)| candidate.incarnation == incarnation);
+        let kept_share = kept.filter(|(old, _)| old.server.weight == server.weight).map(|(old, _)| old.share);
+        candidates.push(Candidate {
+            server: Arc::clone(server),
+            slot: record.slot,
+            incarnation,
+            state: kept.map_or(State::Up, |(old, _)| old.state),
+            share: kept_share.unwrap_or(Share::of(server.weight)),
+            load: Arc::clone(&record.load),
+        });
+        endpoints.push(match kept {
+            Some((old, endpoint)) if *old.server == **server => Arc::clone(endpoint),
+            _ => Arc::new(Endpoint { server: Arc::clone(server), record, incarnation }),
+        });
+    }
+    let is_same_roster = |old: &&PoolSnapshot| {
+        old.pool.scheduler == pool.scheduler
+            && old.candidates.iter().map(|old| old.slot).eq(candidates.iter().map(|new| new.slot))
+    };
+    PoolSnapshot {
+        roster: old.filter(is_same_roster).map_or_else(|| registry.next_roster(), |old| old.roster),
+        generation: registry.next_generation(),
+        record: registry.pool_record(&pool.name),
+        in_panic: is_in_panic(&candidates),
+        pool: Arc::clone(pool),
+        candidates,
+        endpoints,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

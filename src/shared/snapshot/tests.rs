@@ -1,0 +1,205 @@
+use super::*;
+use crate::base::id::ServerId;
+use crate::pure::config::ProcessLimits;
+use crate::pure::pool::{Address, Retry, SchedulerConfig, Timeouts, Upstream};
+
+/// A server of a test's pool: name, port, weight, places.
+pub(crate) type TestServer<'a> = (&'a str, u16, u16, Option<u32>);
+
+pub(crate) fn pool_of(name: &str, scheduler: SchedulerConfig, servers: &[TestServer<'_>]) -> Arc<Pool> {
+    let name: Arc<str> = name.into();
+    let servers = servers.iter().map(|(server, port, weight, max)| {
+        Arc::new(Server {
+            id: ServerId { pool: Arc::clone(&name), server: (*server).into() },
+            address: Address::Socket(([127, 0, 0, 1], *port).into()),
+            weight: *weight,
+            max: *max,
+        })
+    });
+    Arc::new(Pool {
+        name: Arc::clone(&name),
+        servers: servers.collect(),
+        scheduler,
+        key: None,
+        upstream: Upstream::default(),
+        timeouts: Timeouts::default(),
+        retry: Retry::default(),
+    })
+}
+
+pub(crate) fn config_of(pools: Vec<Arc<Pool>>) -> Arc<Config> {
+    Arc::new(Config {
+        listeners: Vec::new(),
+        pools,
+        rules: Vec::new(),
+        expects: Vec::new(),
+        workers: None,
+        user: None,
+        access_log: None,
+        process: ProcessLimits::default(),
+    })
+}
+
+pub(crate) fn no_rules() -> Arc<RuleSet> {
+    Arc::new(RuleSet::compile(Vec::new()).unwrap())
+}
+
+pub(crate) fn store_of(pools: Vec<Arc<Pool>>) -> SnapshotStore {
+    SnapshotStore::new(config_of(pools), no_rules(), Arc::default())
+}
+
+pub(crate) const SUSPECT: State = State::Suspect { by_overload: false };
+
+fn plain(name: &str, servers: &[TestServer<'_>]) -> Arc<Pool> {
+    pool_of(name, SchedulerConfig::default(), servers)
+}
+
+fn set(store: &SnapshotStore, slot: u32, state: State) {
+    store.set_states(&[StateChange { slot: ServerSlot(slot), state, share: None }]);
+}
+
+fn states(pool: &PoolSnapshot) -> Vec<State> {
+    pool.candidates.iter().map(|candidate| candidate.state).collect()
+}
+
+#[test]
+fn a_change_of_state_makes_one_pool_anew_and_shares_the_rest() {
+    let store =
+        store_of(vec![plain("a", &[("a1", 1, 1, None)]), plain("b", &[("b1", 2, 1, None), ("b2", 3, 1, None)])]);
+    let mut cache = store.cache();
+    let before = Arc::clone(cache.load());
+    set(&store, 2, SUSPECT);
+    let after = Arc::clone(cache.load());
+    assert!(Arc::ptr_eq(&before.pools[0], &after.pools[0]));
+    assert!(Arc::ptr_eq(&before.rules, &after.rules) && Arc::ptr_eq(&before.config, &after.config));
+    assert_eq!(states(&before.pools[1]), [State::Up, State::Up]);
+    assert_eq!(states(&after.pools[1]), [State::Up, SUSPECT]);
+    assert!(Arc::ptr_eq(&before.pools[1].endpoints[1], &after.pools[1].endpoints[1]));
+    assert_eq!(before.pools[1].roster, after.pools[1].roster);
+    assert!(after.pools[1].generation > before.pools[1].generation);
+}
+
+#[test]
+fn nothing_is_published_where_nothing_changes() {
+    let store = store_of(vec![plain("a", &[("a1", 1, 1, None)])]);
+    let before = store.load();
+    set(&store, 0, State::Up);
+    set(&store, 77, SUSPECT);
+    store.set_states(&[]);
+    assert!(Arc::ptr_eq(&before, &store.load()));
+}
+
+#[test]
+fn panic_is_found_when_the_snapshot_is_made() {
+    let store = store_of(vec![plain("a", &[("a1", 1, 1, None), ("a2", 2, 1, None)])]);
+    set(&store, 0, SUSPECT);
+    assert!(!store.load().pools[0].in_panic);
+    set(&store, 1, SUSPECT);
+    assert!(store.load().pools[0].in_panic);
+    assert_eq!(store.load().pools[0].view(&Tried::NONE).wanted, Wanted::InPanic);
+    set(&store, 0, State::Up);
+    assert!(!store.load().pools[0].in_panic);
+}
+
+#[test]
+fn a_share_changes_with_its_state_or_by_itself() {
+    let store = store_of(vec![plain("a", &[("a1", 1, 3, None)])]);
+    let share = Some(Share::from_units(77));
+    store.set_states(&[StateChange { slot: ServerSlot(0), state: State::Recovering, share }]);
+    let candidate = store.load().pools[0].candidates[0].clone();
+    assert_eq!((candidate.state, candidate.share), (State::Recovering, Share::from_units(77)));
+    set(&store, 0, State::Up);
+    assert_eq!(store.load().pools[0].candidates[0].share, Share::from_units(77));
+}
+
+#[test]
+fn a_reload_keeps_numbers_counters_and_unaffected_states() {
+    let store = store_of(vec![
+        plain("a", &[("a1", 1, 1, None), ("a2", 2, 1, None), ("a3", 3, 1, None)]),
+        plain("b", &[("a1", 9, 1, None)]),
+    ]);
+    for slot in 0..3 {
+        set(&store, slot, SUSPECT);
+    }
+    let before = store.load();
+    for endpoint in &before.pools[0].endpoints {
+        endpoint.record.count_request();
+        endpoint.record.count_outcome(crate::shared::outcome::Outcome::ConnectError);
+        assert!(endpoint.record.load.try_reserve(None));
+    }
+    // b comes first, a1 is gone, a2 moves, a3 gets another weight, a4 is new.
+    let servers = [("a4", 4, 1, None), ("a2", 22, 1, None), ("a3", 3, 7, None)];
+    store.reload(config_of(vec![plain("b", &[("a1", 9, 1, None)]), plain("a", &servers)]), no_rules());
+    let after = store.load();
+    let [b, a] = after.pools.as_slice() else { panic!("two pools") };
+    assert_eq!(b.candidates[0].slot, before.pools[1].candidates[0].slot);
+    assert!(Arc::ptr_eq(&b.endpoints[0], &before.pools[1].endpoints[0]));
+    assert_eq!(b.roster, before.pools[1].roster);
+    assert_ne!(a.roster, before.pools[0].roster);
+    let seen: Vec<_> = a.candidates.iter().map(|c| (c.slot.0, c.incarnation, c.state, c.share)).collect();
+    let (one, seven) = (Share::of(1), Share::of(7));
+    assert_eq!(seen, [(4, 0, State::Up, one), (1, 1, State::Up, one), (2, 0, SUSPECT, seven)]);
+    let figures: Vec<_> = a.endpoints.iter().map(|endpoint| endpoint.record.figures()).collect();
+    assert_eq!(figures.iter().map(|f| f.requests).collect::<Vec<_>>(), [0, 1, 1]);
+    assert_eq!(figures.iter().map(|f| f.active).collect::<Vec<_>>(), [0, 1, 1]);
+    assert_eq!(figures.iter().map(|f| f.connect_failures_in_a_row).collect::<Vec<_>>(), [0, 0, 1]);
+    assert_eq!(a.endpoints[1].server.address, Address::Socket(([127, 0, 0, 1], 22).into()));
+    assert!(Arc::ptr_eq(&a.record, &before.pools[0].record));
+    // Places follow: a change finds the server where it now stands.
+    set(&store, 2, State::Down);
+    assert_eq!(states(&store.load().pools[1]), [State::Up, State::Up, State::Down]);
+    // a1 comes back to its number.
+    store.reload(config_of(vec![plain("a", &[("a1", 1, 1, None)])]), no_rules());
+    assert_eq!(store.load().pools[0].candidates[0].slot, ServerSlot(0));
+    assert_eq!(store.load().pools[0].endpoints[0].record.figures().requests, 1);
+}
+
+#[test]
+fn another_scheduler_is_another_roster() {
+    let servers = [("a1", 1, 1, None)];
+    let store = store_of(vec![plain("a", &servers)]);
+    let before = store.load().pools[0].roster;
+    store.reload(config_of(vec![plain("a", &servers)]), no_rules());
+    assert_eq!(store.load().pools[0].roster, before);
+    store.reload(config_of(vec![pool_of("a", SchedulerConfig::RoundRobin, &servers)]), no_rules());
+    assert_ne!(store.load().pools[0].roster, before);
+}
+
+#[test]
+fn a_pool_is_found_again_by_its_name() {
+    let store = store_of(vec![plain("a", &[]), plain("b", &[])]);
+    let snapshot = store.load();
+    let find = |index, name: &str| snapshot.find_again(PoolIndex(index), &Arc::from(name));
+    assert_eq!(find(1, "b"), Some(PoolIndex(1)));
+    assert_eq!(find(0, "b"), Some(PoolIndex(1)));
+    assert_eq!(find(9, "a"), Some(PoolIndex(0)));
+    assert_eq!(find(0, "c"), None);
+}
+
+#[test]
+fn snapshots_that_nobody_holds_are_gone() {
+    let store = store_of(vec![plain("a", &[("a1", 1, 1, None)])]);
+    let held = store.load();
+    for _ in 0..10 {
+        set(&store, 0, SUSPECT);
+        set(&store, 0, State::Up);
+    }
+    assert_eq!(store.process().snapshots_alive.get(), 2);
+    drop(held);
+    assert_eq!(store.process().snapshots_alive.get(), 1);
+}
+
+#[test]
+fn large_pools_and_many_pools_are_assembled_and_reloaded() {
+    let names: Vec<String> = (0..5_000).map(|number| format!("s{number}")).collect();
+    let servers: Vec<TestServer<'_>> = names.iter().map(|name| (name.as_str(), 1, 1, None)).collect();
+    let mut pools: Vec<_> = (0..1_024).map(|number| plain(&format!("p{number}"), &[("s", 1, 1, None)])).collect();
+    pools.push(plain("large", &servers));
+    let store = store_of(pools.clone());
+    set(&store, 1_024 + 4_999, SUSPECT);
+    pools.reverse();
+    store.reload(config_of(pools), no_rules());
+    let snapshot = store.load();
+    assert_eq!(snapshot.pools[0].candidates[4_999].state, SUSPECT);
+    assert_eq!(snapshot.pools.iter().map(|pool| pool.candidates.len()).sum::<usize>(), 6_024);
+}

@@ -1,0 +1,11 @@
+//! The whole product at work: the real binary between real origins and real clients. One file for each subject, one
+//! binary for all, so that it is linked once and everything runs in parallel.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![allow(clippy::print_stdout, reason = "what a failing proxy said belongs to the test's output")]
+
+#[allow(dead_code, unused_imports, reason = "a harness offers more than the subjects of one day use")]
+#[path = "../support/harness.rs"]
+mod support;
+
+mod harness;
