@@ -70,6 +70,7 @@ fn candidates(states: &[(State, u16)]) -> Vec<Candidate> {
             incarnation: 0,
             state: *state,
             share: Share::of(*weight),
+            max: Some(1),
             load: Arc::default(),
         })
         .collect()

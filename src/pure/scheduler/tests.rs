@@ -25,6 +25,7 @@ fn candidate(number: usize, weight: u16, max: Option<u32>) -> Candidate {
         incarnation: 0,
         state: State::Up,
         share: Share::of(weight),
+        max,
         load: Arc::default(),
     }
 }
