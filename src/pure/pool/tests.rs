@@ -1,3 +1,5 @@
+//! The table of states, and who is eligible.
+
 use super::*;
 
 #[test]

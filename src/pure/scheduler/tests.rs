@@ -1,3 +1,5 @@
+//! Golden orders worked by hand, textbook versions as oracles, shares over several workers, and pools that change all the time.
+
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;

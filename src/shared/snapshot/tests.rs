@@ -1,3 +1,5 @@
+//! Snapshots share what does not change, and reloads keep what stays. The pools of tests that need a snapshot are made here.
+
 use super::*;
 use crate::base::id::ServerId;
 use crate::pure::config::ProcessLimits;
