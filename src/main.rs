@@ -1,6 +1,10 @@
-//! The `pointsman` binary.
+//! The `pointsman` binary: the command line, and the allocator that a proxy wants.
+
+use std::process::ExitCode;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-fn main() {}
+fn main() -> ExitCode {
+    pointsman::operator::cli::main()
+}

@@ -1,1 +1,5 @@
-//! Layer.
+//! Operator layer: what people start, ask and read.
+pub mod check;
+pub mod cli;
+pub mod rule_files;
+pub mod run;

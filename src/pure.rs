@@ -2,9 +2,12 @@
 //! points in time go in, values come out, so that all of it can be tested by itself.
 pub mod config;
 pub mod control;
+pub mod decision;
+pub mod forwarding;
 pub mod h1;
 pub mod head;
 pub mod pool;
 pub mod rule;
 pub mod scheduler;
 pub mod trace;
+pub mod trust;

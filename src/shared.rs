@@ -1,9 +1,11 @@
 //! Shared layer: where the request line and the control line meet. Control writes the [`snapshot`], requests read it;
 //! requests write [`outcome`]s and [`counters`], control reads them.
 //!
-//! On a request's path nothing here locks, allocates or wakes another thread.
+//! On a request's path nothing here waits for a lock, allocates or wakes another thread.
 pub mod choose;
 pub mod counters;
+pub mod inbox;
+pub mod learned_types;
 pub mod lease;
 pub mod outcome;
 pub mod snapshot;

@@ -23,6 +23,30 @@ impl Bytes {
     }
 }
 
+/// As rule files write it, in the largest unit that leaves a whole number.
+impl std::fmt::Display for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (count, unit) =
+            whole(self.0, &[(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]).unwrap_or((self.0, "B"));
+        write!(f, "{count}{unit}")
+    }
+}
+
+/// A duration as rule files write it, in the largest unit that leaves a whole number of them; parts of a millisecond are
+/// left out.
+pub fn duration_text(duration: Duration) -> String {
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
+    let (count, unit) = whole(millis, &units).unwrap_or((millis, "ms"));
+    format!("{count}{unit}")
+}
+
+/// `value` in the first unit that divides it.
+fn whole(value: u64, units: &[(u64, &'static str)]) -> Option<(u64, &'static str)> {
+    let (factor, unit) = units.iter().find(|(factor, _)| value > 0 && value.is_multiple_of(*factor))?;
+    Some((value / factor, unit))
+}
+
 /// Why a text is no duration or size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
@@ -110,6 +134,16 @@ mod tests {
         assert_eq!(parse_duration("2d"), Ok(Duration::from_secs(172_800)));
         assert_eq!(parse_size("64KiB"), Ok(Bytes(65_536)));
         assert_eq!(parse_size("2GiB"), Ok(Bytes(2 << 30)));
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_the_same() {
+        for text in ["250ms", "61s", "2m", "90m", "36h", "7d", "0ms"] {
+            assert_eq!(duration_text(parse_duration(text).unwrap()), text);
+        }
+        for text in ["0B", "1023B", "64KiB", "1025KiB", "100MiB", "3GiB"] {
+            assert_eq!(parse_size(text).unwrap().to_string(), text);
+        }
     }
 
     #[test]

@@ -1,6 +1,37 @@
 //! Rule files: KDL 2 text in, a [`Config`] or every error at once out.
 //!
-//! A node that is accepted is enforced; one that belongs to later work is an error that says so, never silence.
+//! A node that is accepted is enforced; one that belongs to later work is an error that says so, never silence. The
+//! language is data in [`vocabulary`] and [`limit_table`]; [`load`] reads files through [`RuleFiles`] and never the file system itself.
+
+mod action;
+mod address;
+mod captures;
+mod changes;
+mod expect;
+mod field;
+pub mod files;
+mod fit;
+pub mod form;
+mod include;
+mod key;
+mod lexical;
+pub mod limit_table;
+mod limits;
+mod listener;
+mod load;
+mod names;
+mod node;
+mod patterns;
+pub mod places;
+mod pool;
+mod predicates;
+pub mod problem;
+mod rule;
+mod shape;
+pub mod source;
+mod suggest;
+mod syntax;
+pub mod vocabulary;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,6 +41,13 @@ use std::time::Duration;
 use crate::base::units::Bytes;
 use crate::pure::pool::Pool;
 use crate::pure::rule::{Cidr, Rule};
+
+pub use files::{MemoryFiles, RuleFiles};
+pub use include::{FILES_MAX, INCLUDE_DEPTH_MAX};
+pub use limit_table::{LIMITS, LimitEntry};
+pub use load::{load, load_text};
+pub use places::Places;
+pub use problem::{ConfigErrors, Problem};
 
 /// Everything that rule files say, checked: every name resolved, every pattern valid.
 #[derive(Clone, Debug)]
@@ -30,12 +68,14 @@ pub struct Config {
     pub access_log: Option<AccessLog>,
     /// The limits that hold for the process and not for a listener.
     pub process: ProcessLimits,
+    /// Where things stand in the files, for warnings.
+    pub places: Places,
 }
 
 /// A listening address and what is expected there.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// The address as configured; port 0 takes any free one.
+    /// The address as configured; port 0 takes any free one. `[::]` takes IPv4 connections too.
     pub address: SocketAddr,
     /// TLS, where it is spoken.
     pub tls: Option<Tls>,
@@ -102,19 +142,10 @@ pub struct Limits {
     pub ambiguous_paths: AmbiguousPaths,
 }
 
+/// The defaults of [`LIMITS`].
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            header_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(60),
-            body_max: Bytes::mib(100),
-            head_max: Bytes::kib(64),
-            fields_max: 128,
-            connections_per_client_max: None,
-            requests_per_connection_max: None,
-            streams_max: 256,
-            ambiguous_paths: AmbiguousPaths::RejectUnsafe,
-        }
+        limit_table::Settings::default().listener
     }
 }
 
@@ -129,9 +160,10 @@ pub struct ProcessLimits {
     pub drain_timeout: Duration,
 }
 
+/// The defaults of [`LIMITS`].
 impl Default for ProcessLimits {
     fn default() -> Self {
-        Self { connections_max: None, buffer_memory: Bytes::mib(256), drain_timeout: Duration::from_secs(30) }
+        limit_table::Settings::default().process
     }
 }
 
@@ -185,3 +217,6 @@ pub struct ExpectedOutcome {
     /// The rule's name.
     pub rule: Option<String>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,4 +9,5 @@ mod facts;
 mod line;
 pub mod request;
 pub mod response;
+mod scan;
 mod target;

@@ -66,35 +66,34 @@ impl Known {
     /// The kind of the field with that name, a token in any case.
     pub fn of(name: &[u8]) -> Self {
         let Some(first) = name.first() else { return Self::Other };
-        let (lower, kind): (&[u8], Self) = match (name.len(), first | 0x20) {
-            (2, b't') => (b"te", Self::Te),
-            (3, b'a') => (b"age", Self::Age),
-            (3, b'v') => (b"via", Self::Via),
-            (4, b'h') => return if is_name(name, b"host") { Self::Host } else { Self::Other },
-            (6, b'a') => return if is_name(name, b"accept") { Self::Accept } else { Self::Other },
-            (6, b'c') => (b"cookie", Self::Cookie),
-            (6, b'e') => (b"expect", Self::Expect),
-            (7, b't') => (b"trailer", Self::Trailer),
-            (7, b'u') => (b"upgrade", Self::Upgrade),
-            (9, b'f') => (b"forwarded", Self::Forwarded),
-            (10, b'c') => (b"connection", Self::Connection),
-            (10, b'k') => (b"keep-alive", Self::KeepAlive),
-            (10, b's') => (b"set-cookie", Self::SetCookie),
-            (12, b'c') if is_name(name, b"cache-status") => return Self::CacheStatus,
-            (12, b'c') => (b"content-type", Self::ContentType),
-            (12, b'x') => (b"x-request-id", Self::XRequestId),
-            (14, b'c') => (b"content-length", Self::ContentLength),
-            (14, b'h') => (b"http2-settings", Self::Http2Settings),
-            (14, b's') => (b"sec-fetch-dest", Self::SecFetchDest),
-            (15, b'x') => (b"x-forwarded-for", Self::XForwardedFor),
-            (16, b'p') => (b"proxy-connection", Self::ProxyConnection),
-            (16, b'x') if is_name(name, b"x-forwarded-host") => return Self::XForwardedHost,
-            (16, b'x') => (b"x-forwarded-port", Self::XForwardedPort),
-            (17, b't') => (b"transfer-encoding", Self::TransferEncoding),
-            (17, b'x') => (b"x-forwarded-proto", Self::XForwardedProto),
-            _ => return Self::Other,
-        };
-        if is_name(name, lower) { kind } else { Self::Other }
+        match (name.len(), first | 0x20) {
+            (2, b't') if is_token(name, b"te") => Self::Te,
+            (3, b'a') if is_token(name, b"age") => Self::Age,
+            (3, b'v') if is_token(name, b"via") => Self::Via,
+            (4, b'h') if is_token(name, b"host") => Self::Host,
+            (6, b'a') if is_token(name, b"accept") => Self::Accept,
+            (6, b'c') if is_token(name, b"cookie") => Self::Cookie,
+            (6, b'e') if is_token(name, b"expect") => Self::Expect,
+            (7, b't') if is_token(name, b"trailer") => Self::Trailer,
+            (7, b'u') if is_token(name, b"upgrade") => Self::Upgrade,
+            (9, b'f') if is_token(name, b"forwarded") => Self::Forwarded,
+            (10, b'c') if is_token(name, b"connection") => Self::Connection,
+            (10, b'k') if is_token(name, b"keep-alive") => Self::KeepAlive,
+            (10, b's') if is_token(name, b"set-cookie") => Self::SetCookie,
+            (12, b'c') if is_token(name, b"cache-status") => Self::CacheStatus,
+            (12, b'c') if is_token(name, b"content-type") => Self::ContentType,
+            (12, b'x') if is_token(name, b"x-request-id") => Self::XRequestId,
+            (14, b'c') if is_token(name, b"content-length") => Self::ContentLength,
+            (14, b'h') if is_token(name, b"http2-settings") => Self::Http2Settings,
+            (14, b's') if is_token(name, b"sec-fetch-dest") => Self::SecFetchDest,
+            (15, b'x') if is_token(name, b"x-forwarded-for") => Self::XForwardedFor,
+            (16, b'p') if is_token(name, b"proxy-connection") => Self::ProxyConnection,
+            (16, b'x') if is_token(name, b"x-forwarded-host") => Self::XForwardedHost,
+            (16, b'x') if is_token(name, b"x-forwarded-port") => Self::XForwardedPort,
+            (17, b't') if is_token(name, b"transfer-encoding") => Self::TransferEncoding,
+            (17, b'x') if is_token(name, b"x-forwarded-proto") => Self::XForwardedProto,
+            _ => Self::Other,
+        }
     }
 
     /// Whether fields of this kind concern one connection alone, named by Connection or not.
@@ -129,9 +128,14 @@ impl Known {
     }
 }
 
-/// Whether a name is that one, given in lower case, whatever its own case.
-fn is_name(name: &[u8], lower: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(lower)
+/// Whether a token is that one, which is given in lower case and consists of letters, digits and `-`.
+#[inline]
+pub(super) fn is_token<const N: usize>(token: &[u8], lower: &[u8; N]) -> bool {
+    // Setting a bit is enough to compare without regard to case: of the bytes that a token may have, only a letter in upper
+    // case becomes one of those. The length is known, so that this is a few wide instructions.
+    token.as_array::<N>().is_some_and(|token| {
+        token.iter().zip(lower).fold(0, |difference, (byte, lower)| difference | ((byte | 0x20) ^ lower)) == 0
+    })
 }
 
 /// One field line of a head.
@@ -169,5 +173,78 @@ impl<'b> Fields<'b> {
     /// The values of the field lines of that kind, in order.
     pub fn known(self, known: Known) -> impl Iterator<Item = &'b [u8]> {
         self.list.iter().filter(move |field| field.known == known).map(move |field| field.value.of(self.bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMED: [(&str, Known); 25] = [
+        ("Accept", Known::Accept),
+        ("Age", Known::Age),
+        ("Cache-Status", Known::CacheStatus),
+        ("Connection", Known::Connection),
+        ("Content-Length", Known::ContentLength),
+        ("Content-Type", Known::ContentType),
+        ("Cookie", Known::Cookie),
+        ("Expect", Known::Expect),
+        ("Forwarded", Known::Forwarded),
+        ("Host", Known::Host),
+        ("HTTP2-Settings", Known::Http2Settings),
+        ("Keep-Alive", Known::KeepAlive),
+        ("Proxy-Connection", Known::ProxyConnection),
+        ("Sec-Fetch-Dest", Known::SecFetchDest),
+        ("Set-Cookie", Known::SetCookie),
+        ("TE", Known::Te),
+        ("Trailer", Known::Trailer),
+        ("Transfer-Encoding", Known::TransferEncoding),
+        ("Upgrade", Known::Upgrade),
+        ("Via", Known::Via),
+        ("X-Forwarded-For", Known::XForwardedFor),
+        ("X-Forwarded-Host", Known::XForwardedHost),
+        ("X-Forwarded-Port", Known::XForwardedPort),
+        ("X-Forwarded-Proto", Known::XForwardedProto),
+        ("X-Request-Id", Known::XRequestId),
+    ];
+
+    #[test]
+    fn names_are_known_in_any_case() {
+        for (name, kind) in NAMED {
+            for name in [name.to_owned(), name.to_ascii_lowercase(), name.to_ascii_uppercase()] {
+                assert_eq!(Known::of(name.as_bytes()), kind, "{name}");
+            }
+        }
+    }
+
+    /// Every other byte in every place of every name, and every name a byte shorter or longer.
+    #[test]
+    fn names_that_are_nearly_the_same_are_not_known() {
+        for (name, kind) in NAMED {
+            let known: Vec<_> = NAMED.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
+            for place in 0..name.len() {
+                for byte in
+                    (0..=255_u8).filter(|byte| byte.is_ascii_graphic() && !b"\"(),/:;<=>?@[\\]{}".contains(byte))
+                {
+                    let mut other = name.as_bytes().to_vec();
+                    other[place] = byte;
+                    if known.iter().any(|known| other.eq_ignore_ascii_case(known.as_bytes())) {
+                        continue;
+                    }
+                    assert_eq!(Known::of(&other), Known::Other, "{}", String::from_utf8_lossy(&other));
+                }
+            }
+            assert_eq!(Known::of(&name.as_bytes()[1..]), Known::Other);
+            assert_ne!(Known::of(&name.as_bytes()[..name.len() - 1]), kind);
+            assert_eq!(Known::of(format!("{name}s").as_bytes()), Known::Other);
+        }
+        assert_eq!(Known::of(b""), Known::Other);
+    }
+
+    #[test]
+    fn a_span_outside_its_buffer_is_empty() {
+        assert_eq!(Span { start: 2, end: 9 }.of(b"short"), b"");
+        assert_eq!(Span { start: 3, end: 2 }.of(b"short"), b"");
+        assert_eq!((Span { start: 3, end: 2 }.len(), Span { start: 3, end: 5 }.len()), (0, 2));
     }
 }

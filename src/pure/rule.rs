@@ -4,12 +4,14 @@
 //! This file holds the words of the rule language as types; what is done with them stands in the modules below it.
 
 pub mod captures;
+pub mod change;
 pub mod compile;
 mod explain;
 pub mod find;
 mod glob;
 pub mod hash;
 mod index;
+pub mod key;
 pub mod media;
 mod parts;
 pub mod path;

@@ -5,11 +5,6 @@
 
 use crate::pure::h1::request::Version;
 
-/// Appends `method target HTTP/1.1` and CRLF. What is sent to servers is HTTP/1.1, whatever the client spoke.
-pub fn push_request_line(out: &mut Vec<u8>, method: &[u8], target: &[u8]) {
-    push_all(out, [method, b" ", target, b" HTTP/1.1\r\n"]);
-}
-
 /// Appends a status line. Statuses are 100..=999; the reason may be empty.
 pub fn push_status_line(out: &mut Vec<u8>, version: Version, status: u16, reason: &[u8]) {
     debug_assert!((100..=999).contains(&status), "three digits");
@@ -49,5 +44,29 @@ fn push_all<const N: usize>(out: &mut Vec<u8>, pieces: [&[u8]; N]) {
     out.reserve(pieces.iter().map(|piece| piece.len()).sum());
     for piece in pieces {
         out.extend_from_slice(piece);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_appended() {
+        let mut out = b"before ".to_vec();
+        push_status_line(&mut out, Version::Http11, 404, b"Not Found");
+        push_field(&mut out, b"Server", b"a b");
+        push_field(&mut out, b"Empty", b"");
+        push_status_line(&mut out, Version::Http10, 999, b"");
+        assert_eq!(out, b"before HTTP/1.1 404 Not Found\r\nServer: a b\r\nEmpty: \r\nHTTP/1.0 999 \r\n");
+    }
+
+    #[test]
+    fn numbers_are_decimal() {
+        for number in [0, 1, 9, 10, 99, 100, 12_345, 9_999_999_999, u64::MAX] {
+            let mut out = Vec::new();
+            push_decimal(&mut out, number);
+            assert_eq!(out, number.to_string().into_bytes());
+        }
     }
 }

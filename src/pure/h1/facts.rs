@@ -5,7 +5,7 @@
 
 use crate::pure::h1::line::{HEAD_MAX, LineError, Lines, elements, parse_field, token_length};
 use crate::pure::h1::request::Version;
-use crate::pure::head::{Field, Known, Span};
+use crate::pure::head::{Field, Known, Span, is_token};
 
 /// Fields that Connection may name in one head. The work of taking them out is bounded by this times the fields.
 const CONNECTION_OPTIONS_MAX: u8 = 64;
@@ -125,16 +125,21 @@ impl Facts {
 
     /// Takes in a Connection line.
     pub fn add_connection(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        // What nearly all say, before the list is taken apart.
+        if is_token(value, b"keep-alive") {
+            self.says_keep_alive = true;
+            return Ok(());
+        }
         for option in elements(value) {
             self.options += 1;
             if self.options > CONNECTION_OPTIONS_MAX {
                 return Err(Refusal::TooLarge);
             }
-            if option.eq_ignore_ascii_case(b"keep-alive") {
+            if is_token(option, b"keep-alive") {
                 self.says_keep_alive = true;
-            } else if option.eq_ignore_ascii_case(b"close") {
+            } else if is_token(option, b"close") {
                 self.says_close = true;
-            } else if option.eq_ignore_ascii_case(b"upgrade") {
+            } else if is_token(option, b"upgrade") {
                 self.says_upgrade = true;
             } else if token_length(option) == option.len() {
                 self.names_fields = true;

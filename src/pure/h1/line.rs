@@ -4,6 +4,7 @@
 //! one piece and byte by byte. It refuses what parsers are known to read differently: bare LF and CR, control bytes,
 //! folded lines, white space around names. It knows nothing of what a field means.
 
+use crate::pure::h1::scan::find;
 use crate::pure::head::{Field, Known, Span};
 
 /// Why bytes can't be a line.
@@ -29,7 +30,7 @@ impl Lines {
     /// one being read until [`Lines::advance`].
     pub fn end(&mut self, buffer: &[u8]) -> Result<Option<usize>, LineError> {
         let from = self.searched.max(self.start);
-        let end = from + text_length(buffer.get(from..).unwrap_or_default());
+        let end = find(buffer, from, is_control);
         self.searched = end;
         match buffer.get(end..) {
             Some([b'\r', b'\n', ..]) => Ok(Some(end)),
@@ -55,101 +56,124 @@ pub(super) const fn span(start: usize, end: usize) -> Span {
 /// No head is longer than this, whatever the limits say: offsets are 32 bits.
 pub(super) const HEAD_MAX: usize = i32::MAX as usize;
 
-/// Reads the field line `buffer[start..end]`; `None` where it is not one.
-#[inline]
+/// Reads the field line `buffer[start..end]`, behind which only a CR comes; `None` where it is not one.
+#[inline(always)]
 pub(super) fn parse_field(buffer: &[u8], start: usize, end: usize) -> Option<Field> {
-    let line = buffer.get(start..end)?;
-    let colon = token_length(line);
-    let (name, value) = line.split_at_checked(colon)?;
-    let [b':', value @ ..] = value else { return None };
-    if name.is_empty() {
-        return None;
+    // Nearly all names are letters and `-`; the others are worth the slow way.
+    let mut colon = find(buffer, start, |byte| !is_name_letter(byte));
+    if buffer.get(colon) != Some(&b':') {
+        colon += buffer.get(colon..end).map_or(0, token_length);
     }
-    let value_end = end - trailing_space(value);
-    let value_start = (start + colon + 1 + leading_space(value)).min(value_end);
+    let name = buffer.get(start..colon).filter(|name| !name.is_empty())?;
+    let value = match buffer.get(colon..end)? {
+        [b':', b' ', first, .., last] if !is_space(*first) && !is_space(*last) => span(colon + 2, end),
+        [b':', value @ ..] => trimmed(value, end),
+        _ => return None,
+    };
     let known = Known::of(name);
-    Some(Field {
-        name: span(start, start + colon),
-        value: span(value_start, value_end),
-        known,
-        hop_by_hop: known.is_hop_by_hop(),
-    })
+    Some(Field { name: span(start, colon), value, known, hop_by_hop: known.is_hop_by_hop() })
 }
 
-fn leading_space(value: &[u8]) -> usize {
-    value.iter().take_while(|byte| is_space(**byte)).count()
+/// The span of a value that ends at `end`, without the white space around it.
+fn trimmed(value: &[u8], end: usize) -> Span {
+    let value = trim_start(value);
+    let start = end - value.len();
+    span(start, start + trim_end(value).len())
 }
 
-fn trailing_space(value: &[u8]) -> usize {
-    value.iter().rev().take_while(|byte| is_space(**byte)).count()
+fn trim_start(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = value {
+        value = rest;
+    }
+    value
+}
+
+fn trim_end(mut value: &[u8]) -> &[u8] {
+    while let [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
 }
 
 /// The white space of fields (RFC 9110 5.6.3).
-pub(super) const fn is_space(byte: u8) -> bool {
+const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
+}
+
+const fn is_name_letter(byte: u8) -> bool {
+    ((byte | 0x20).wrapping_sub(b'a') < 26) | (byte == b'-')
 }
 
 /// The elements of a comma-separated value (RFC 9110 5.6.1), empty ones left out. Quotes are not minded: no list that is
 /// read here takes them.
 pub(super) fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|byte| *byte == b',').map(|element| element.trim_ascii()).filter(|element| !element.is_empty())
+    value.split(|byte| *byte == b',').map(|element| trim_end(trim_start(element))).filter(|element| !element.is_empty())
 }
 
 /// How many bytes at the front are those of a token (RFC 9110 5.6.2).
-#[inline]
 pub(super) fn token_length(bytes: &[u8]) -> usize {
     bytes.iter().position(|byte| !is_token_byte(*byte)).unwrap_or(bytes.len())
 }
 
-/// Whether a byte may stand in a token.
-#[inline]
-pub(super) fn is_token_byte(byte: u8) -> bool {
-    TOKEN.get(usize::from(byte)).copied().unwrap_or(false)
+const fn is_token_byte(byte: u8) -> bool {
+    matches!(
+        byte,
+        b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z'
+            | b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
+    )
 }
 
-static TOKEN: [bool; 256] = byte_set(b"!#$%&'*+-.^_`|~", true);
+/// Whether a byte may not stand inside a line: all control bytes but the tab.
+pub(super) const fn is_control(byte: u8) -> bool {
+    (byte < 0x20) & (byte != b'\t') | (byte == 0x7F)
+}
 
-/// A table of the bytes given and, where said, ASCII letters and digits.
-pub(super) const fn byte_set(bytes: &[u8], with_alphanumeric: bool) -> [bool; 256] {
-    let mut table = [false; 256];
-    let mut index = 0;
-    while index < 256 {
-        #[expect(clippy::cast_possible_truncation, reason = "below 256")]
-        let byte = index as u8;
-        let mut is_member = with_alphanumeric && byte.is_ascii_alphanumeric();
-        let mut rest = bytes;
-        while let [first, others @ ..] = rest {
-            is_member = is_member || *first == byte;
-            rest = others;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_byte_is_searched_twice_for_the_end_of_its_line() {
+        let buffer = [b'a'; 100];
+        let mut lines = Lines::default();
+        for length in 0..=buffer.len() {
+            assert_eq!(lines.end(&buffer[..length]), Ok(None));
+            assert_eq!(lines.searched, length);
         }
-        #[expect(clippy::indexing_slicing, reason = "the loop's bound is the table's length")]
-        {
-            table[index] = is_member;
-        }
-        index += 1;
     }
-    table
-}
 
-/// How many bytes at the front may stand inside a line: all but control bytes, of which only the tab may.
-#[inline]
-pub(super) fn text_length(bytes: &[u8]) -> usize {
-    let (blocks, tail) = bytes.as_chunks::<16>();
-    let mut length = 0;
-    for block in blocks {
-        // Without a branch inside, so that it becomes a handful of vector instructions.
-        if block.iter().fold(false, |found, byte| found | is_control(*byte)) {
-            return length + first_control(block);
+    #[test]
+    fn lines_end_in_crlf_alone() {
+        let check = |input: &[u8], expected| {
+            assert_eq!(Lines::default().end(input), expected, "{:?}", String::from_utf8_lossy(input));
+        };
+        check(b"", Ok(None));
+        check(b"ab", Ok(None));
+        check(b"ab\r", Ok(None));
+        check(b"ab\r\ncd", Ok(Some(2)));
+        check(b"\r\n", Ok(Some(0)));
+        check(b"a\tb\x80\xff\r\n", Ok(Some(5)));
+        check(b"ab\n", Err(LineError::End));
+        check(b"ab\rcd", Err(LineError::End));
+        check(b"ab\r\r\n", Err(LineError::End));
+        for control in (0..0x20).chain([0x7F]).filter(|byte| !b"\t\r\n".contains(byte)) {
+            check(&[b'a', control, b'\r', b'\n'], Err(LineError::Control));
         }
-        length += 16;
     }
-    length + first_control(tail)
-}
 
-const fn is_control(byte: u8) -> bool {
-    (byte < 0x20 && byte != b'\t') || byte == 0x7F
-}
+    #[test]
+    fn tokens_are_what_the_rfc_says() {
+        let allowed = b"!#$%&'*+-.^_`|~";
+        for byte in 0..=255_u8 {
+            let expected = byte.is_ascii_alphanumeric() || allowed.contains(&byte);
+            assert_eq!(token_length(&[byte]) == 1, expected, "{byte:#x}");
+        }
+    }
 
-fn first_control(bytes: &[u8]) -> usize {
-    bytes.iter().position(|byte| is_control(*byte)).unwrap_or(bytes.len())
+    #[test]
+    fn elements_are_split_at_commas_and_trimmed() {
+        let list: Vec<_> = elements(b" a ,, \tb c\t,").collect();
+        assert_eq!(list, [&b"a"[..], b"b c"]);
+        assert_eq!(elements(b"").count() + elements(b" , ").count(), 0);
+    }
 }

@@ -1,4 +1,9 @@
 //! Request heads (RFC 9112 2 to 6): parsed, judged and classified in one pass.
+//!
+//! What can be read in two ways is refused, not repaired. Where the RFCs leave a choice: HTTP/1.2 to 1.9 are spoken as 1.1;
+//! an empty Host is for absolute and asterisk targets only; a second Content-Length is refused even if it says the same; of
+//! several Upgrade lines none counts; Expect is not passed on for HTTP/1.0. What an answer to a refusal looks like, and
+//! whether a path is a good one, is not decided here.
 
 use std::ops::Range;
 
@@ -6,7 +11,8 @@ use crate::pure::h1::authority::parse_authority;
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::facts::{Facts, Refusal, Window, read_fields};
 use crate::pure::h1::line::{LineError, Lines, elements, span, token_length};
-use crate::pure::h1::target::{Target, parse_target};
+use crate::pure::h1::scan::find;
+use crate::pure::h1::target::{Target, is_target_end, parse_target};
 use crate::pure::head::{Field, Known, Span};
 
 /// How large a head may be.
@@ -47,10 +53,11 @@ pub struct RequestHead {
     pub target: Span,
     /// Which form it has; `None` before the first parse.
     pub form: Option<TargetForm>,
-    /// The authority: of an absolute target, else the Host field's value; empty where there is none (HTTP/1.0 only).
+    /// The authority: of an absolute target, else the Host field's value; empty where there is none (HTTP/1.0, or `*` with an
+    /// empty Host).
     pub authority: Span,
     /// Path and query as sent, beginning with `/` (or `*`). An absolute target without a path has an empty span: `/` is
-    /// meant.
+    /// meant, and for OPTIONS `*` (RFC 9112 3.2.4). One with a query and no path is refused.
     pub path_and_query: Span,
     /// The version.
     pub version: Version,
@@ -142,7 +149,7 @@ pub enum RequestHeadError {
 }
 
 impl RequestHeadError {
-    /// The status of the answer: 400, 405, 414, 417, 431, 501 or 505.
+    /// The status of the answer: 400, 414, 417, 431, 501 or 505. CONNECT gets 501: no resource here has it.
     pub const fn status(self) -> u16 {
         match self {
             Self::RequestLine | Self::Field | Self::LineEnd | Self::Host | Self::Authority | Self::Framing => 400,
@@ -208,18 +215,19 @@ fn read_head(buffer: &[u8], limits: HeadLimits, head: &mut RequestHead) -> Resul
     let RequestHead { reading, fields, expects_continue, takes_trailers, .. } = head;
     let Reading { lines, facts, host, .. } = reading;
     let note = |field: &mut Field| {
-        let value = field.value.of(buffer);
+        let value = || field.value.of(buffer);
         match field.known {
-            Known::Connection => facts.add_connection(value)?,
-            Known::ContentLength if facts.add_content_length(value)? => return Err(RequestHeadError::Framing),
-            Known::Expect => *expects_continue |= expects_continue_only(value)?,
+            Known::Connection => facts.add_connection(value())?,
+            Known::ContentLength if facts.add_content_length(value())? => return Err(RequestHeadError::Framing),
+            Known::Expect => *expects_continue |= expects_continue_only(value())?,
             Known::Host if host.replace(field.value).is_some() => return Err(RequestHeadError::Host),
-            Known::Host if !value.is_empty() && parse_authority(value).is_none() => {
+            Known::Host if !value().is_empty() && parse_authority(value()).is_none() => {
                 return Err(RequestHeadError::Authority);
             }
-            Known::Te => *takes_trailers |= elements(value).any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
-            Known::TransferEncoding => facts.add_transfer_encoding(value)?,
+            Known::Te => *takes_trailers |= elements(value()).any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
+            Known::TransferEncoding => facts.add_transfer_encoding(value())?,
             Known::Upgrade => facts.add_upgrade(field.value),
+            // The others say nothing about the message itself.
             _ => {}
         }
         Ok(())
@@ -291,17 +299,20 @@ fn read_request_line(window: Window<'_>, head: &mut RequestHead) -> Result<bool,
     lines.advance(end);
     head.reading.stage = Stage::Fields;
 
-    let line = window.bytes.get(method_end + 1..end).unwrap_or_default();
-    let (target, version) = line.split_last_chunk::<8>().ok_or(RequestHeadError::RequestLine)?;
-    let [target @ .., b' '] = target else { return Err(RequestHeadError::RequestLine) };
-    head.version = read_version(*version).ok_or(RequestHeadError::RequestLine)?.ok_or(RequestHeadError::Version)?;
+    let target_start = method_end + 1;
+    let target_end = find(window.bytes, target_start, is_target_end);
+    let Some([b' ', version @ ..]) = window.bytes.get(target_end..end) else {
+        return Err(RequestHeadError::RequestLine);
+    };
+    head.version = read_version(version).ok_or(RequestHeadError::RequestLine)?.ok_or(RequestHeadError::Version)?;
     head.method = span(start, method_end);
-    head.target = span(method_end + 1, method_end + 1 + target.len());
+    head.target = span(target_start, target_end);
     if head.method.of(window.bytes) == b"CONNECT" {
         return Err(RequestHeadError::Method);
     }
-    let Target { form, authority, path_and_query } = parse_target(target, head.method.of(window.bytes) == b"OPTIONS")?;
-    let within = |range: Range<usize>| span(method_end + 1 + range.start, method_end + 1 + range.end);
+    let Target { form, authority, path_and_query } =
+        parse_target(head.target.of(window.bytes), head.method.of(window.bytes) == b"OPTIONS")?;
+    let within = |range: Range<usize>| span(target_start + range.start, target_start + range.end);
     head.form = Some(form);
     head.authority = within(authority);
     head.path_and_query = within(path_and_query);
@@ -310,7 +321,7 @@ fn read_request_line(window: Window<'_>, head: &mut RequestHead) -> Result<bool,
 
 /// Reads `HTTP/1.1` and its like (RFC 9112 2.3): `None` where it is no version at all, `Some(None)` where it is none that
 /// is spoken here. Minor versions above 1 are spoken as 1.1 (RFC 9110 2.5).
-pub(super) const fn read_version(version: [u8; 8]) -> Option<Option<Version>> {
+pub(super) const fn read_version(version: &[u8]) -> Option<Option<Version>> {
     match version {
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0'] => Some(Some(Version::Http10)),
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1'..=b'9'] => Some(Some(Version::Http11)),

@@ -1,4 +1,8 @@
 //! Response heads (RFC 9112 4 to 6), with the rules by which the request decides the body (RFC 9112 6.3).
+//!
+//! As strict as with requests, since a client reads what a server made up. Both lengths at once, a coding beside chunked,
+//! and a coding from an HTTP/1.0 server are refused; a length that is repeated and the same is passed on once. Whether a 101
+//! was asked for is not decided here.
 
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::facts::{Facts, Refusal, Window, read_fields};
@@ -123,12 +127,13 @@ fn read_head(
     }
     let Reading { lines, facts, .. } = &mut head.reading;
     let note = |field: &mut Field| {
-        let value = field.value.of(buffer);
+        let value = || field.value.of(buffer);
         match field.known {
-            Known::Connection => facts.add_connection(value)?,
-            Known::ContentLength => field.hop_by_hop = facts.add_content_length(value)?,
-            Known::TransferEncoding => facts.add_transfer_encoding(value)?,
+            Known::Connection => facts.add_connection(value())?,
+            Known::ContentLength => field.hop_by_hop = facts.add_content_length(value())?,
+            Known::TransferEncoding => facts.add_transfer_encoding(value())?,
             Known::Upgrade => facts.add_upgrade(field.value),
+            // The others say nothing about the message itself.
             _ => {}
         }
         Ok::<_, ResponseHeadError>(())
@@ -160,8 +165,8 @@ fn read_status_line(window: Window<'_>, head: &mut ResponseHead) -> Result<bool,
     head.reading.stage = Stage::Fields;
 
     let line = window.bytes.get(..end).unwrap_or_default();
-    let (version, rest) = line.split_first_chunk::<8>().ok_or(ResponseHeadError::StatusLine)?;
-    head.version = read_version(*version).flatten().ok_or(ResponseHeadError::StatusLine)?;
+    let (version, rest) = line.split_at_checked(8).ok_or(ResponseHeadError::StatusLine)?;
+    head.version = read_version(version).flatten().ok_or(ResponseHeadError::StatusLine)?;
     let [b' ', hundreds @ b'1'..=b'9', tens @ b'0'..=b'9', units @ b'0'..=b'9', reason @ ..] = rest else {
         return Err(ResponseHeadError::StatusLine);
     };

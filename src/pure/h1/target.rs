@@ -17,11 +17,13 @@ pub(super) struct Target {
     pub path_and_query: Range<usize>,
 }
 
-/// Reads a target in which no control byte is left.
+/// Whether a byte ends a target: space, tab and all control bytes; and `#`, which may not be there (RFC 9112 3.2).
+pub(super) const fn is_target_end(byte: u8) -> bool {
+    (byte <= b' ') | (byte == b'#') | (byte == 0x7F)
+}
+
+/// Reads a target that holds no byte that would end it.
 pub(super) fn parse_target(target: &[u8], is_options: bool) -> Result<Target, RequestHeadError> {
-    if memchr::memchr3(b' ', b'\t', b'#', target).is_some() {
-        return Err(RequestHeadError::RequestLine);
-    }
     let whole = 0..target.len();
     match target {
         [b'/', ..] => Ok(Target { form: TargetForm::Origin, authority: 0..0, path_and_query: whole }),

@@ -1,5 +1,7 @@
 //! Bodies: what the framing may look like, and that pieces make no difference.
 
+use proptest::prelude::*;
+
 use super::*;
 
 /// What came of a body: its data, the bytes behind it, its trailer lines.
@@ -239,5 +241,48 @@ fn chunk_lines_are_hex_digits() {
         let mut out = b"x".to_vec();
         push_chunk_line(&mut out, length);
         assert_eq!(out, format!("x{length:x}\r\n").into_bytes());
+    }
+}
+
+/// How one chunk is written: its data, the digits before its size, their case, and an extension.
+fn write_chunk(out: &mut Vec<u8>, data: &[u8], style: u8) {
+    let zeros = "0".repeat(usize::from(style % 4));
+    let extension = ["", ";a", " ; b=\"c;d\"", "\t;"][usize::from(style / 4 % 4)];
+    let line = if style & 0x80 == 0 {
+        format!("{zeros}{:x}{extension}\r\n", data.len())
+    } else {
+        format!("{zeros}{:X}{extension}\r\n", data.len())
+    };
+    out.extend_from_slice(line.as_bytes());
+    if !data.is_empty() {
+        out.extend_from_slice(data);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+proptest! {
+    /// However a body is cut into chunks and pieces, its data come out whole, and what follows is left alone.
+    #[test]
+    fn any_chunking_and_any_pieces_give_the_data(
+        chunks in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..80), any::<u8>()), 0..20),
+        last in any::<u8>(),
+        trailers in prop::collection::vec("[A-Z][a-z]{0,8}: [ -~]{0,20}", 0..3),
+        rest in prop::collection::vec(any::<u8>(), 0..20),
+        ends in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+    ) {
+        let trailers: Vec<_> = trailers.into_iter().map(|line| format!("X-{line}\r\n")).collect();
+        let mut input = Vec::new();
+        for (data, style) in &chunks {
+            write_chunk(&mut input, data, *style);
+        }
+        write_chunk(&mut input, b"", last);
+        input.extend_from_slice((trailers.concat() + "\r\n").as_bytes());
+        input.extend_from_slice(&rest);
+
+        let data: Vec<u8> = chunks.into_iter().flat_map(|(data, _)| data).collect();
+        let expected = (data, rest.len(), trailers.concat().into_bytes());
+        let mut ends: Vec<_> = ends.iter().map(|end| end.index(input.len() + 1)).chain([input.len()]).collect();
+        ends.sort_unstable();
+        prop_assert_eq!(decode_in_pieces(BodyLength::Chunked, &input, ends), Some(Ok(expected)));
     }
 }

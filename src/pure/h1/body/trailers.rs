@@ -5,7 +5,7 @@
 //! what it saw. Both counted, a section has at most 8 KiB and 64 lines.
 
 use crate::pure::h1::body::BodyError;
-use crate::pure::h1::line::{parse_field, text_length};
+use crate::pure::h1::line::{is_control, parse_field};
 use crate::pure::head::Known;
 
 const BYTES_MAX: u16 = 8 * 1024;
@@ -40,7 +40,7 @@ impl Trailers {
         }
         self.count += 1;
         let line = self.lines.get(self.start..).unwrap_or_default();
-        let field = parse_field(line, 0, line.len()).filter(|_| text_length(line) == line.len());
+        let field = parse_field(line, 0, line.len()).filter(|_| !line.iter().any(|byte| is_control(*byte)));
         let field = field.ok_or(BodyError::Trailer)?;
         if is_kept(field.known, field.name.of(line)) {
             self.lines.extend_from_slice(b"\r\n");

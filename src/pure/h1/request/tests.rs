@@ -1,6 +1,8 @@
 //! Request heads: what is refused, with which status, and what the accepted ones say. Each case is also fed in every two
 //! pieces and byte by byte.
 
+use proptest::prelude::*;
+
 use super::*;
 
 const LIMITS: HeadLimits = HeadLimits { bytes: 4096, fields: 16 };
@@ -576,4 +578,56 @@ fn a_head_is_reused() {
     assert!(parse_request_head(b"GET / HTTP/1.1\r\n\0", LIMITS, &mut head).is_err());
     assert_eq!(parse_request_head(&second, LIMITS, &mut head), Ok(Parsed::Complete));
     assert_eq!(summary(&second, &head), PLAIN);
+}
+
+/// Lines that heads are put together from: what browsers send, and what attackers do.
+const LINES: [&str; 30] = [
+    "GET / HTTP/1.1\r\n",
+    "POST /a?b HTTP/1.0\r\n",
+    "OPTIONS * HTTP/1.1\r\n",
+    "GET http://a.test/ HTTP/1.1\r\n",
+    "CONNECT a:1 HTTP/1.1\r\n",
+    "GET / HTTP/3.0\r\n",
+    "GET /\r\n",
+    "Host: a.test\r\n",
+    "Host: b c\r\n",
+    "Host:\r\n",
+    "Content-Length: 5\r\n",
+    "Content-Length: 0\r\n",
+    "Content-Length: +5\r\n",
+    "Transfer-Encoding: chunked\r\n",
+    "Transfer-Encoding: gzip\r\n",
+    "Connection: close\r\n",
+    "Connection: keep-alive, upgrade, x-a\r\n",
+    "Upgrade: websocket\r\n",
+    "Expect: 100-continue\r\n",
+    "TE: trailers\r\n",
+    "X-A: b\r\n",
+    "X-A : b\r\n",
+    " folded\r\n",
+    "A: \u{e9}\t\r\n",
+    "\r\n",
+    "\n",
+    "\r",
+    "\0",
+    "garbage",
+    ": x\r\n",
+];
+
+proptest! {
+    /// Whatever comes, and however it is cut, the answer is the same as for the whole.
+    #[test]
+    fn pieces_make_no_difference(
+        lines in prop::collection::vec(prop::sample::select(&LINES[..]), 0..12),
+        starts_well in any::<bool>(),
+        most in 1_usize..200,
+        ends in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+    ) {
+        let start = if starts_well { "GET / HTTP/1.1\r\nHost: a.test\r\n" } else { "" };
+        let input = (start.to_owned() + &lines.concat()).into_bytes();
+        let limits = HeadLimits { bytes: most, fields: 6 };
+        let mut ends: Vec<_> = ends.iter().map(|end| end.index(input.len() + 1)).chain([input.len()]).collect();
+        ends.sort_unstable();
+        prop_assert_eq!(parse_in_pieces(&input, limits, ends), parse_in_pieces(&input, limits, [input.len()]));
+    }
 }

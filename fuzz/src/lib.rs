@@ -1,0 +1,2 @@
+//! What the fuzz targets do with an input. Plain functions, so that the test that replays the corpus runs them too.
+pub mod codec;

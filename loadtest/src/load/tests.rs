@@ -1,0 +1,50 @@
+use super::*;
+
+const LOAD: Load = Load {
+    path: "128",
+    body: 128,
+    tls: false,
+    fresh: false,
+    connections: 64,
+    rate: None,
+    duration: Duration::from_secs(1),
+};
+
+const H2LOAD: &str = "starting benchmark...\n\nfinished in 1.05s, 12610.91 req/s, 3.61MB/s\n\
+    requests: 12800 total, 12800 started, 12800 done, 12800 succeeded, 0 failed, 0 errored, 0 timeout\n\
+    status codes: 12800 2xx, 0 3xx, 0 4xx, 0 5xx\n";
+
+#[test]
+fn totals_of_wrk_are_read() {
+    let line =
+        "x\nsummary requests=400 bytes=120000 microseconds=1002000 connect=0 read=0 write=0 status=0 timeout=0\n";
+    let served = parse_wrk(line, LOAD).unwrap();
+    assert_eq!(served, Served { requests: 400.0, elapsed: Duration::from_micros(1_002_000) });
+    let large = Load { body: 1 << 20, ..LOAD };
+    let line = line.replace("bytes=120000", "bytes=420478976");
+    assert!((parse_wrk(&line, large).unwrap().requests - 401.0).abs() < 1e-9);
+    assert!(parse_wrk(&line.replace("status=0", "status=3"), LOAD).is_err());
+    assert!(parse_wrk("nothing", LOAD).is_err());
+}
+
+#[test]
+fn totals_of_h2load_are_read_and_a_missing_answer_is_a_failure() {
+    let served = parse_h2load(H2LOAD, 12_800).unwrap();
+    assert_eq!(served, Served { requests: 12_800.0, elapsed: Duration::from_millis(1_050) });
+    assert!(parse_h2load(H2LOAD, 12_801).is_err());
+    assert!(parse_h2load(&H2LOAD.replace("12800 2xx, 0 3xx", "12799 2xx, 1 3xx"), 12_800).is_err());
+}
+
+#[test]
+fn durations_are_read_in_all_units() {
+    assert_eq!(parse_duration("2.5s"), Some(Duration::from_millis(2_500)));
+    assert_eq!(parse_duration("7.5ms"), Some(Duration::from_micros(7_500)));
+    assert_eq!(parse_duration("90us"), Some(Duration::from_micros(90)));
+    assert_eq!(parse_duration("3h"), None);
+}
+
+#[test]
+fn each_connection_makes_the_same_number_of_requests() {
+    assert_eq!(requests_of(10_000, Duration::from_secs(1), 64), 64 * 156);
+    assert_eq!(requests_of(1, Duration::from_secs(1), 64), 64);
+}

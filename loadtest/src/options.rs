@@ -1,0 +1,157 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::bare;
+use crate::clock;
+use crate::failure::{Outcome, While};
+use crate::peers;
+use crate::proxy::Product;
+use crate::rounds::Offer;
+use crate::row::Row;
+
+/// Measures Pointsman beside nginx and HAProxy on one machine.
+#[derive(Parser)]
+pub struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Processor time a request and memory an idle client, as ratios, in alternating rounds
+    Peers(Peers),
+    /// User instructions a request, counted by callgrind
+    Instructions(Instructions),
+    /// Memory an idle client
+    Idle(Idle),
+    /// The bare TLS server that idle TLS clients are compared with
+    #[command(hide = true)]
+    BareTlsServer { port: u16, files: Vec<PathBuf> },
+}
+
+/// What all measurements share.
+#[derive(Args)]
+pub struct Shared {
+    /// The binary to measure [default: this workspace's, built with --release]
+    #[arg(long)]
+    pub pointsman: Option<PathBuf>,
+    /// The proxy's core [default: the last]
+    #[arg(long)]
+    pub proxy_core: Option<usize>,
+    /// The cores of load and origin [default: all others]
+    #[arg(long, value_delimiter = ',')]
+    pub load_cores: Option<Vec<usize>>,
+    /// Who is measured
+    #[arg(long, value_delimiter = ',', default_values_t = Product::ALL)]
+    pub products: Vec<Product>,
+    /// Also write the tables to this file
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+}
+
+/// Access logs of the proxies.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Logs {
+    /// One table, without logs
+    Off,
+    /// One table, with logs
+    On,
+    /// Two tables
+    Both,
+}
+
+#[derive(Args)]
+pub struct Peers {
+    #[command(flatten)]
+    pub shared: Shared,
+    /// Alternating rounds
+    #[arg(long, default_value_t = 15)]
+    pub rounds: u32,
+    /// Seconds of each load
+    #[arg(long, default_value_t = 1)]
+    pub seconds: u64,
+    /// Only these rows
+    #[arg(long, value_delimiter = ',')]
+    pub rows: Vec<Row>,
+    /// How load is offered
+    #[arg(long, value_delimiter = ',', default_values = ["equal", "saturated"])]
+    pub offers: Vec<Offer>,
+    /// Access logs
+    #[arg(long, default_value = "both")]
+    pub logs: Logs,
+    /// Compare this one with the others
+    #[arg(long, default_value_t = Product::Pointsman)]
+    pub subject: Product,
+    /// Idle clients
+    #[arg(long, default_value_t = 15_000)]
+    pub clients: usize,
+    /// Rounds of the rows about memory
+    #[arg(long, default_value_t = 3)]
+    pub idle_rounds: u32,
+}
+
+#[derive(Args)]
+pub struct Idle {
+    #[command(flatten)]
+    pub shared: Shared,
+    /// Idle clients
+    #[arg(long, default_value_t = 15_000)]
+    pub clients: usize,
+    /// Rounds
+    #[arg(long, default_value_t = 3)]
+    pub rounds: u32,
+    /// Only these rows
+    #[arg(long, value_delimiter = ',', default_values = ["idle", "idle-tls"])]
+    pub rows: Vec<Row>,
+}
+
+#[derive(Args)]
+pub struct Instructions {
+    #[command(flatten)]
+    pub shared: Shared,
+    /// Requests of the short run
+    #[arg(long, default_value_t = 6_400)]
+    pub few: u64,
+    /// Requests of the long run
+    #[arg(long, default_value_t = 32_000)]
+    pub many: u64,
+    /// Measurements of each proxy
+    #[arg(long, default_value_t = 2)]
+    pub rounds: u32,
+    /// Leave callgrind's files of the long runs in this folder, for callgrind_annotate
+    #[arg(long)]
+    pub keep: Option<PathBuf>,
+}
+
+impl std::fmt::Display for Product {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.to_possible_value().as_ref().map_or("", |value| value.get_name()))
+    }
+}
+
+impl Options {
+    /// Does what was asked for; false where a gate was missed.
+    pub fn run(self) -> Outcome<bool> {
+        if let Command::BareTlsServer { port, files } = &self.command {
+            return bare::run(*port, files).map(|()| true);
+        }
+        clock::catch_interrupts()?;
+        let (text, passed, out) = match self.command {
+            Command::Peers(options) => (peers::compare(&options)?, true, options.shared.out),
+            Command::Idle(options) => (peers::idle(&options)?, true, options.shared.out),
+            Command::Instructions(options) => {
+                let (text, passed) = peers::instructions(&options)?;
+                (text, passed, options.shared.out)
+            }
+            Command::BareTlsServer { .. } => return Ok(true),
+        };
+        print!("{text}");
+        if let Some(file) = out {
+            std::fs::write(&file, text).doing(|| format!("writing {}", file.display()))?;
+        }
+        Ok(passed)
+    }
+}

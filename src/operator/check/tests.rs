@@ -1,0 +1,147 @@
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::*;
+use crate::pure::config::MemoryFiles;
+
+const BASE: &str = "listen \"127.0.0.1:8080\"\npool \"a\" { server \"s\" \"127.0.0.1:9000\" }\n";
+
+fn checked(text: &str) -> CheckReport {
+    check_files(&MemoryFiles::one("site.kdl", text), Path::new("site.kdl"), SystemTime::UNIX_EPOCH)
+}
+
+/// The messages of the warnings of a file without errors.
+fn warnings_of(text: &str) -> Vec<String> {
+    let report = checked(text);
+    assert!(report.is_good(), "{}", report.render(Style::Plain));
+    report.warnings.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_good_file_has_neither_errors_nor_warnings() {
+    let report = checked(&format!("{BASE}rule use=\"a\"\nexpect \"GET http://x.test/\" use=\"a\"\n"));
+    assert!(report.is_good() && report.warnings.is_empty(), "{}", report.render(Style::Plain));
+    assert_eq!(report.render(Style::Plain), "1 listener, 1 pool, 1 rule, 1 of 1 expect line met\n");
+}
+
+#[test]
+fn expect_lines_go_through_the_rules() {
+    let lines = r##"
+pool "b" { server "s" "127.0.0.1:9001" }
+rule "old" host="old.test" path="/d/{*rest}" redirect="https://new.test/{rest}" status=301
+rule "no" path="/admin/{*rest}" respond=403 { not { client "10.0.0.0/8" } }
+rule "canary" { header "X-Canary" "1"; split { use "a"; use "b" } }
+rule "types" media-type="image/*" use="b"
+rule "user" path-regex=#"^/users/(\d+)$"# use="b"
+rule "rest" host="*.test" use="a"
+expect "GET http://old.test/d/x%2Ey?q=1" redirect="https://new.test/x.y" rule="old"
+expect "GET http://x.test/admin/" respond=403
+expect "GET http://x.test/admin/" use="a" client="10.1.2.3"
+expect "GET http://x.test/" rule="canary" use="b" { header "X-Canary" "1" }
+expect "GET http://x.test/a/../logo.png" use="b"
+expect "GET http://X.Test:8080/users/17?x" rule="user"
+expect "GET http://x.test" rule="rest"
+expect "GET http://nobody.example/" respond=404
+expect "GET http://x.test/..%5Cetc" respond=400
+"##;
+    let report = checked(&format!("{BASE}{lines}"));
+    assert!(report.is_good(), "{}", report.render(Style::Plain));
+    assert_eq!((report.expects_run, report.expects_failed), (9, 0));
+}
+
+#[test]
+fn an_expect_line_that_fails_says_what_happened_instead() {
+    let lines = "rule \"images\" path=\"/img/{*rest}\" method=\"GET\" use=\"a\"\nrule \"rest\" respond=404\n\
+                 expect \"POST http://x.test/img/x.png\" use=\"a\"\nexpect \"GET http://x.test/img/\" use=\"a\"\n";
+    let report = checked(&format!("{BASE}{lines}"));
+    assert_eq!((report.expects_run, report.expects_failed, report.errors.len()), (2, 1, 1));
+    let text = report.render(Style::Plain);
+    for part in [
+        "this is not so: use=\"a\"",
+        "rule `rest` at site.kdl:4 decides: respond=404",
+        "the method is POST",
+        "site.kdl:5",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+}
+
+#[test]
+fn pools_that_get_nothing_are_warned_of() {
+    let text = format!("{BASE}pool \"b\" {{ server \"s\" \"127.0.0.1:9000\" weight=0 }}\nrule use=\"a\"\n");
+    assert_eq!(warnings_of(&text), ["no rule uses the pool `b`", "all servers of `b` have weight 0"]);
+}
+
+#[test]
+fn keys_that_no_scheduler_looks_at_are_warned_of() {
+    let text = "listen \"127.0.0.1:80\"\npool \"a\" { server \"s\" \"127.0.0.1:9000\"; scheduler \"rr\" key=\"path\" }\n\
+                rule path=\"/{id}\" use=\"a\" key=\"{id}\"\n";
+    assert_eq!(
+        warnings_of(text),
+        ["the scheduler `rr` does not look at the key", "the scheduler `rr` of the pool `a` does not look at the key"]
+    );
+}
+
+#[test]
+fn listeners_that_share_an_address_or_get_no_rule_are_warned_of() {
+    let text = "listen \"*:80\"\nlisten \"127.0.0.1:80\"\nlisten \"0.0.0.0:81\"\nlisten \"[::1]:81\"\n\
+                rule listen=\"*:80\" respond=404\nrule respond=404 { listen \"0.0.0.0:81\" \"[::1]:81\" }\n";
+    assert_eq!(
+        warnings_of(text),
+        ["127.0.0.1:80 is an address of [::]:80 too", "no rule serves this listener: each names another"]
+    );
+    assert_eq!(warnings_of("listen \"127.0.0.1:80\"\n"), ["there is no rule"]);
+}
+
+#[test]
+fn certificates_are_read_and_their_end_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap();
+    write("a.crt", &cert.pem());
+    write("a.key", &signing_key.serialize_pem());
+    write("b.key", &rcgen::KeyPair::generate().unwrap().serialize_pem());
+    let file = |key: &str| {
+        format!("listen \"127.0.0.1:0\" {{ tls {{ certificate \"a.crt\" key=\"{key}\" }} }}\nrule respond=404\n")
+    };
+    write("good.kdl", &file("a.key"));
+    write("mixed.kdl", &file("b.key"));
+    write("missing.kdl", &file("c.key"));
+    let entry = |name: &str| folder.path().join(name);
+    let good = check(&entry("good.kdl"));
+    assert!(good.is_good() && good.warnings.is_empty(), "{}", good.render(Style::Plain));
+    let mixed = check(&entry("mixed.kdl")).render(Style::Plain);
+    assert!(mixed.contains("b.key does not belong to the certificate"), "{mixed}");
+    let missing = check(&entry("missing.kdl")).render(Style::Plain);
+    assert!(missing.contains("c.key") && missing.contains("can't read"), "{missing}");
+
+    // rcgen's certificates end with the year 4095.
+    let end = crate::transport::tls::expiry(
+        &crate::transport::tls::load_certificate(&crate::pure::config::CertificateFiles {
+            certificate: entry("a.crt"),
+            key: entry("a.key"),
+        })
+        .unwrap(),
+    )
+    .unwrap();
+    let days = |count: u64| Duration::from_secs(count * 86_400);
+    for (now, expected) in [
+        (end - days(15), None),
+        (end - days(3), Some("expires in 3 days")),
+        (end + days(2), Some("expired 2 days ago")),
+    ] {
+        let report = check_files(&DiskFiles, &entry("good.kdl"), now);
+        let said = report.warnings.first().map(ToString::to_string);
+        assert_eq!(said.is_some(), expected.is_some(), "{said:?}");
+        assert!(said.unwrap_or_default().contains(expected.unwrap_or_default()));
+    }
+}
+
+#[test]
+fn expressions_of_one_host_that_are_too_large_together_are_an_error() {
+    let rule = |number| format!("rule path-regex=\"^/{number}/[a-z]{{1000}}[0-9]{{1000}}$\" respond=404\n");
+    let rules: String = (0..120).map(rule).collect();
+    let report = checked(&format!("listen \"127.0.0.1:80\"\n{rules}"));
+    let text = report.render(Style::Plain);
+    assert!(text.contains("too large together") && text.contains("site.kdl:"), "{text}");
+}

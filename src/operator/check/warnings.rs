@@ -1,0 +1,139 @@
+//! What is allowed and surely not meant.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use crate::base::id::PoolIndex;
+use crate::pure::config::{Config, Problem};
+use crate::pure::pool::SchedulerConfig;
+use crate::pure::rule::Action;
+
+/// Adds all warnings of `config`.
+pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
+    unused_pools(config, warnings);
+    powerless_pools(config, warnings);
+    keys_without_effect(config, warnings);
+    overlapping_listeners(config, warnings);
+    unserved_listeners(config, warnings);
+}
+
+/// The pools that a rule may send requests to.
+pub(super) fn pools_of(action: &Action) -> Vec<PoolIndex> {
+    match action {
+        Action::Use(pool) => vec![*pool],
+        Action::Split { arms, .. } => arms.iter().map(|(pool, _)| *pool).collect(),
+        Action::Redirect { .. } | Action::Respond { .. } => Vec::new(),
+    }
+}
+
+fn unused_pools(config: &Config, warnings: &mut Vec<Problem>) {
+    let used: HashSet<PoolIndex> = config.rules.iter().flat_map(|rule| pools_of(&rule.action)).collect();
+    for (index, (pool, places)) in config.pools.iter().zip(&config.places.pools).enumerate() {
+        let is_used = u32::try_from(index).is_ok_and(|index| used.contains(&PoolIndex(index)));
+        if !is_used {
+            let problem = Problem::at(&places.node, format!("no rule uses the pool `{}`", pool.name)).as_warning();
+            warnings.push(problem.label("it gets no request").help(format!("rule .. use=\"{}\"", pool.name)));
+        }
+    }
+}
+
+fn powerless_pools(config: &Config, warnings: &mut Vec<Problem>) {
+    for (pool, places) in config.pools.iter().zip(&config.places.pools) {
+        if pool.servers.iter().all(|server| server.weight == 0) {
+            let problem =
+                Problem::at(&places.node, format!("all servers of `{}` have weight 0", pool.name)).as_warning();
+            warnings.push(problem.label("every request gets 503").help("a weight of 0 gets nothing"));
+        }
+    }
+}
+
+/// The schedulers there are choose by load and turn; a key would be hashed by others.
+fn keys_without_effect(config: &Config, warnings: &mut Vec<Problem>) {
+    let name = |pool: PoolIndex| {
+        let pool = config.pools.get(pool.0 as usize)?;
+        Some((
+            pool,
+            match pool.scheduler {
+                SchedulerConfig::RoundRobin => "rr",
+                SchedulerConfig::WeightedRoundRobin(_) => "wrr",
+                SchedulerConfig::WeightedLeastConnections(_) => "wlc",
+            },
+        ))
+    };
+    for (index, places) in (0..).zip(&config.places.pools) {
+        if let Some((pool, scheduler)) = name(PoolIndex(index))
+            && pool.key.is_some()
+        {
+            let place = places.scheduler.as_ref().unwrap_or(&places.node);
+            let problem =
+                Problem::at(place, format!("the scheduler `{scheduler}` does not look at the key")).as_warning();
+            warnings.push(
+                problem.label("the key has no effect").help("leave it out, or choose a scheduler that hashes it"),
+            );
+        }
+    }
+    for (rule, places) in config.rules.iter().zip(&config.places.rules) {
+        if let (Some(_), Some(place)) = (&rule.key, &places.key)
+            && let Some((pool, scheduler)) = pools_of(&rule.action).first().and_then(|pool| name(*pool))
+        {
+            let message = format!("the scheduler `{scheduler}` of the pool `{}` does not look at the key", pool.name);
+            let problem = Problem::at(place, message).as_warning();
+            warnings.push(
+                problem
+                    .label("the key has no effect")
+                    .help("leave it out, or give the pool a scheduler that hashes it"),
+            );
+        }
+    }
+}
+
+/// Listeners of which one takes the other's addresses as well: which of them a connection reaches is the system's choice.
+fn overlapping_listeners(config: &Config, warnings: &mut Vec<Problem>) {
+    let covers = |wide: IpAddr, narrow: IpAddr| match wide {
+        IpAddr::V4(wide) => wide.is_unspecified() && narrow.is_ipv4(),
+        IpAddr::V6(wide) => wide.is_unspecified(),
+    };
+    let mut wide_ports = std::collections::HashMap::<u16, Vec<usize>>::new();
+    for (index, listener) in config.listeners.iter().enumerate() {
+        if listener.address.ip().is_unspecified() && listener.address.port() != 0 {
+            wide_ports.entry(listener.address.port()).or_default().push(index);
+        }
+    }
+    for (index, (listener, places)) in config.listeners.iter().zip(&config.places.listeners).enumerate() {
+        let address = listener.address;
+        let others = wide_ports.get(&address.port()).map(Vec::as_slice).unwrap_or_default();
+        for other in others.iter().filter(|other| **other != index) {
+            let (Some(wide), Some(wide_places)) = (config.listeners.get(*other), config.places.listeners.get(*other))
+            else {
+                continue;
+            };
+            if covers(wide.address.ip(), address.ip()) {
+                let problem = Problem::at(&places.node, format!("{address} is an address of {} too", wide.address));
+                let problem = problem.as_warning().label("two listeners for one address");
+                warnings.push(problem.also(&wide_places.node, "this one takes every address").help(
+                    "the system may refuse to open both; keep the wide one, or list its other addresses one by one",
+                ));
+            }
+        }
+    }
+}
+
+fn unserved_listeners(config: &Config, warnings: &mut Vec<Problem>) {
+    if config.rules.is_empty() {
+        if let Some(places) = config.places.listeners.first() {
+            let problem = Problem::at(&places.node, "there is no rule").as_warning();
+            warnings.push(problem.label("every request gets 404").help("rule use=\"POOL\""));
+        }
+        return;
+    }
+    if config.rules.iter().any(|rule| rule.when.listeners.is_empty()) {
+        return;
+    }
+    let served: HashSet<u32> = config.rules.iter().flat_map(|rule| &rule.when.listeners).map(|index| index.0).collect();
+    for (index, places) in (0..).zip(&config.places.listeners) {
+        if !served.contains(&index) {
+            let problem = Problem::at(&places.node, "no rule serves this listener: each names another").as_warning();
+            warnings.push(problem.label("every request gets 404").help("a rule without `listen` serves all listeners"));
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The command line: words in, an exit code out. 0 done, 1 the input was wrong, 2 usage, 3 could not do it.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::operator::{check, run};
+
+/// A layer-7 switch: reads each HTTP request and sends it to the server that will answer it best.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs the proxy until SIGTERM or SIGINT.
+    Run {
+        /// A rule file, or a directory: all its *.kdl in name order.
+        #[arg(default_value = "rules")]
+        rules: PathBuf,
+    },
+    /// Parses and validates rule files, warns, and runs every `expect`.
+    Check {
+        /// A rule file, or a directory: all its *.kdl in name order.
+        #[arg(default_value = "rules")]
+        rules: PathBuf,
+    },
+}
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let line = match CommandLine::try_parse() {
+        Ok(line) => line,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    start_log();
+    let code = match line.command {
+        Command::Run { rules } => match run::run(&rules) {
+            Ok(()) => 0,
+            Err(error) => {
+                say(&error.to_string());
+                error.exit_code()
+            }
+        },
+        Command::Check { rules } => check(&rules),
+    };
+    ExitCode::from(code)
+}
+
+fn check(rules: &std::path::Path) -> u8 {
+    let report = check::check(rules);
+    say(&report.render(check::Style::Plain));
+    u8::from(!report.is_good())
+}
+
+/// Messages for the operator go to standard error.
+fn start_log() {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_max_level(tracing::Level::INFO)
+        .init();
+}
+
+fn say(text: &str) {
+    let mut out = std::io::stderr().lock();
+    let _ = writeln!(out, "{text}");
+}

@@ -1,0 +1,321 @@
+//! `pointsman run`: from a rule file to running threads, and from signals to their end.
+//!
+//! Nothing is half-started: every file is read, every certificate loaded and every port bound before the first thread
+//! runs. A thread that dies takes the process with it: better none than one that answers for a part of its requests.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::base::id::ListenerIndex;
+use crate::base::time;
+use crate::control::control_loop;
+use crate::operator::rule_files::DiskFiles;
+use crate::pure::config::{self, Config, ConfigErrors};
+use crate::pure::rule::compile::{CompileError, RuleSet};
+use crate::request::access_log::{LogError, LogHandle, LogThread};
+use crate::request::listener::{self, ListenError, Listener};
+use crate::request::process::Process;
+use crate::request::worker::{self, Start};
+use crate::shared::counters::ProcessCounters;
+use crate::shared::inbox::{Inbox, InboxError, Order};
+use crate::shared::outcome::outcome_queue;
+use crate::shared::snapshot::SnapshotStore;
+use crate::transport::tls::{
+    CertificateError, CertificateTable, ClientCertificates, HTTP1, NoCertificates, TicketSecret, load_certificate,
+    server_config,
+};
+
+/// Descriptors that are kept for what is not a client connection: logs, runtimes, checks.
+const RESERVED_DESCRIPTORS: u64 = 64;
+/// How often the threads are looked at.
+const WATCH: Duration = Duration::from_millis(100);
+
+/// Why the proxy did not start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The rule files are wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    /// A rule can't be compiled.
+    #[error(transparent)]
+    Rules(#[from] CompileError),
+    /// A certificate can't be used.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// A TLS listener has no certificate.
+    #[error(transparent)]
+    NoCertificates(#[from] NoCertificates),
+    /// TLS can't be set up.
+    #[error("TLS can't be set up: {0}")]
+    Tls(#[from] rustls::Error),
+    /// There are no random numbers.
+    #[error("the system gives no random numbers")]
+    Random,
+    /// A port can't be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The access log can't be written.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The configured user can't be become.
+    #[error("can't run as user `{name}`: {cause}")]
+    User {
+        /// The name.
+        name: String,
+        /// Why.
+        cause: nix::errno::Errno,
+    },
+    /// The configured user does not exist.
+    #[error("there is no user `{0}`")]
+    NoUser(String),
+    /// A thread, a runtime or a signal handler could not be made.
+    #[error("the system refuses: {0}")]
+    System(#[from] std::io::Error),
+    /// A worker does not take its sockets.
+    #[error(transparent)]
+    Inbox(#[from] InboxError),
+    /// A thread died.
+    #[error("the thread `{0}` died: the process ends with it")]
+    ThreadDied(String),
+}
+
+impl RunError {
+    /// The exit code: 1 where the input was wrong, 3 where it could not be done.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) | Self::Rules(_) | Self::Certificate(_) | Self::NoCertificates(_) | Self::NoUser(_) => 1,
+            _ => 3,
+        }
+    }
+}
+
+/// Runs the proxy for a rule file, or a directory of them, until a signal ends it.
+///
+/// # Errors
+/// [`RunError`] where it could not start, or a thread died.
+pub fn run(entry: &Path) -> Result<(), RunError> {
+    let config = Arc::new(config::load(&DiskFiles, entry)?);
+    let running = start(config)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(running.serve())
+}
+
+/// The running proxy, held by the main thread.
+struct Running {
+    inboxes: Vec<Inbox>,
+    threads: Vec<(String, JoinHandle<()>)>,
+    control: Option<control_loop::Handle>,
+    log: Option<LogHandle>,
+    drain_timeout: Duration,
+}
+
+fn start(config: Arc<Config>) -> Result<Running, RunError> {
+    let descriptors = raise_descriptor_limit();
+    let workers = config.workers.map_or_else(default_workers, usize::from);
+    let secret = TicketSecret::random().map_err(|_| RunError::Random)?;
+    let rules = Arc::new(RuleSet::compile(config.rules.clone())?);
+    let (listeners, sockets) = open_listeners(&config, workers, &secret)?;
+    if let Some(name) = &config.user {
+        become_user(name)?;
+    }
+    let log = config.access_log.as_ref().map(LogThread::start).transpose()?;
+    let counters = Arc::new(ProcessCounters::default());
+    let store = Arc::new(SnapshotStore::new(Arc::clone(&config), rules, Arc::clone(&counters)));
+    let connections_max = config.process.connections_max.unwrap_or_else(|| connections_for(descriptors, &sockets));
+    let seed = random_seed().ok_or(RunError::Random)?;
+    let shared = Arc::new(Process::new(config.process, connections_max, seed, Arc::clone(&counters)));
+
+    let mut receivers = Vec::with_capacity(workers);
+    let mut inboxes = Vec::with_capacity(workers);
+    let mut threads = Vec::with_capacity(workers);
+    for number in 0..workers {
+        let (inbox, orders) = Inbox::new();
+        let (outcomes, receiver) = outcome_queue(Arc::clone(&counters));
+        receivers.push(receiver);
+        inboxes.push(inbox);
+        let thread = worker::start(Start {
+            number,
+            shared: Arc::clone(&shared),
+            store: Arc::clone(&store),
+            outcomes,
+            log: log.as_ref().map(LogHandle::worker),
+            inbox: orders,
+            listeners: listeners.clone(),
+        })?;
+        threads.push((format!("worker-{number}"), thread));
+    }
+    let control = control_loop::start(store, receivers)?;
+    for (listener, sockets) in listeners.iter().zip(sockets) {
+        for (inbox, socket) in inboxes.iter().zip(sockets) {
+            inbox.send(Order::Add { listener: listener.index, socket })?;
+        }
+        let scheme = if listener.tls.is_some() { "https" } else { "http" };
+        tracing::info!("listening on {scheme}://{}", listener.local);
+    }
+    tracing::info!("{workers} workers, at most {connections_max} connections, {descriptors} descriptors");
+    Ok(Running { inboxes, threads, control: Some(control), log, drain_timeout: config.process.drain_timeout })
+}
+
+fn default_workers() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn random_seed() -> Option<u64> {
+    let mut bytes = [0u8; 8];
+    aws_lc_rs::rand::fill(&mut bytes).ok()?;
+    Some(u64::from_ne_bytes(bytes))
+}
+
+/// Every client connection may need one to a server.
+fn connections_for(descriptors: u64, sockets: &[Vec<TcpListener>]) -> u32 {
+    let listening: usize = sockets.iter().map(Vec::len).sum();
+    let left = descriptors.saturating_sub(RESERVED_DESCRIPTORS + listening as u64) / 2;
+    u32::try_from(left.max(1)).unwrap_or(u32::MAX)
+}
+
+/// Raises the descriptor limit to what the system allows, and says what it is.
+fn raise_descriptor_limit() -> u64 {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
+    if soft < hard {
+        if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+            tracing::warn!("the descriptor limit stays at {soft}: {error}");
+            return soft;
+        }
+    }
+    hard
+}
+
+type Opened = (Vec<Arc<Listener>>, Vec<Vec<TcpListener>>);
+
+/// Loads all certificates, then opens all sockets.
+fn open_listeners(config: &Config, workers: usize, secret: &TicketSecret) -> Result<Opened, RunError> {
+    let tickets = secret.ticketer(ClientCertificates::None);
+    let mut settings = Vec::with_capacity(config.listeners.len());
+    for listener in &config.listeners {
+        let Some(tls) = &listener.tls else {
+            settings.push(None);
+            continue;
+        };
+        let keys = tls.certificates.iter().map(load_certificate).collect::<Result<Vec<_>, _>>()?;
+        let table = CertificateTable::new(keys, listener.address.ip())?;
+        settings.push(Some(server_config(Arc::new(table), Arc::clone(&tickets), &[HTTP1])?));
+    }
+    let mut listeners = Vec::with_capacity(config.listeners.len());
+    let mut sockets = Vec::with_capacity(config.listeners.len());
+    for (index, (listener, tls)) in config.listeners.iter().zip(settings).enumerate() {
+        let (local, opened) = listener::open(listener.address, workers)?;
+        let index = ListenerIndex(u32::try_from(index).unwrap_or(u32::MAX));
+        let name = listener.address.to_string();
+        listeners.push(Arc::new(Listener { index, name, config: listener.clone(), local, tls }));
+        sockets.push(opened);
+    }
+    Ok((listeners, sockets))
+}
+
+fn become_user(name: &str) -> Result<(), RunError> {
+    let wrap = |cause| RunError::User { name: name.to_owned(), cause };
+    let user = nix::unistd::User::from_name(name).map_err(wrap)?.ok_or_else(|| RunError::NoUser(name.to_owned()))?;
+    nix::unistd::setgroups(&[user.gid]).map_err(wrap)?;
+    nix::unistd::setgid(user.gid).map_err(wrap)?;
+    nix::unistd::setuid(user.uid).map_err(wrap)
+}
+
+/// The signals that the main thread waits for.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+    reopen: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+            reopen: signal(SignalKind::user_defined1())?,
+        })
+    }
+}
+
+impl Running {
+    async fn serve(mut self) -> Result<(), RunError> {
+        let mut signals = Signals::new()?;
+        loop {
+            tokio::select! {
+                _ = signals.terminate.recv() => break,
+                _ = signals.interrupt.recv() => break,
+                _ = signals.hang_up.recv() => tracing::warn!("SIGHUP: reloading is not supported yet; nothing changes"),
+                _ = signals.reopen.recv() => self.reopen_log(),
+                () = tokio::time::sleep(WATCH) => self.look_at_threads()?,
+            }
+        }
+        tracing::info!("draining, for at most {:?}; a second signal ends at once", self.drain_timeout);
+        self.order(|| Order::Drain);
+        let deadline = tokio::time::Instant::now() + self.drain_timeout;
+        let is_drained = loop {
+            tokio::select! {
+                _ = signals.terminate.recv() => break false,
+                _ = signals.interrupt.recv() => break false,
+                _ = signals.hang_up.recv() => {}
+                _ = signals.reopen.recv() => self.reopen_log(),
+                () = tokio::time::sleep_until(deadline) => break false,
+                () = tokio::time::sleep(WATCH / 10) => if self.threads.iter().all(|(_, thread)| thread.is_finished()) {
+                    break true;
+                },
+            }
+        };
+        if is_drained {
+            tracing::info!("drained");
+        } else {
+            tracing::warn!("ending what is still in flight");
+            self.order(|| Order::Stop);
+        }
+        self.finish();
+        Ok(())
+    }
+
+    fn order(&self, order: impl Fn() -> Order) {
+        for inbox in &self.inboxes {
+            // A worker that is gone needs no order.
+            let _ = inbox.send(order());
+        }
+    }
+
+    fn reopen_log(&self) {
+        if let Some(log) = &self.log {
+            log.reopen();
+        }
+    }
+
+    fn look_at_threads(&self) -> Result<(), RunError> {
+        let dead = self.threads.iter().find(|(_, thread)| thread.is_finished()).map(|(name, _)| name.clone());
+        let control = self.control.as_ref().filter(|control| control.is_finished()).map(|_| "control".to_owned());
+        match dead.or(control) {
+            Some(name) => Err(RunError::ThreadDied(name)),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(&mut self) {
+        let patience = time::now() + Duration::from_secs(1);
+        while time::now() < patience && !self.threads.iter().all(|(_, thread)| thread.is_finished()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if let Some(log) = self.log.take()
+            && log.stop(Duration::from_secs(1)).is_err()
+        {
+            tracing::warn!("the access log could not be written to its end");
+        }
+        if let Some(control) = self.control.take() {
+            control.stop();
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Which captures a rule has, so that a name that no path could fill is an error and not an empty text.
+
+use super::problem::{Problem, Problems};
+use super::source::Place;
+use super::suggest::did_you_mean;
+use crate::pure::rule::{KeySource, Template, TemplatePart};
+
+/// The captures of each path and each expression of a rule.
+#[derive(Debug, Default)]
+pub(super) struct Captures {
+    paths: Vec<Vec<String>>,
+    regexes: Vec<Vec<String>>,
+    /// Whether a pattern was wrong, so that its captures are not known.
+    pub(super) is_incomplete: bool,
+}
+
+impl Captures {
+    /// Notes the captures of one path pattern.
+    pub(super) fn add_path(&mut self, names: Vec<String>) {
+        self.paths.push(names);
+    }
+
+    /// Notes the captures of one expression.
+    pub(super) fn add_regex(&mut self, names: Vec<String>) {
+        self.regexes.push(names);
+    }
+
+    /// Reports the captures of a template that the rule does not have.
+    pub(super) fn check_template(&self, template: &Template, place: &Place, problems: &mut Problems) {
+        for part in &template.parts {
+            if let TemplatePart::Capture(name) = part {
+                self.check(name, place, problems);
+            }
+        }
+    }
+
+    /// Reports a key that is a capture which the rule does not have.
+    pub(super) fn check_key(&self, key: Option<&KeySource>, place: &Place, problems: &mut Problems) {
+        if let Some(KeySource::Capture(name)) = key {
+            self.check(name, place, problems);
+        }
+    }
+
+    /// A capture is there where all alternatives of `path`, or all of `path-regex`, have it.
+    fn check(&self, name: &str, place: &Place, problems: &mut Problems) {
+        let has = |list: &Vec<String>| list.iter().any(|found| found == name);
+        let in_all = |lists: &[Vec<String>]| !lists.is_empty() && lists.iter().all(has);
+        if self.is_incomplete || in_all(&self.paths) || in_all(&self.regexes) {
+            return;
+        }
+        let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+        let shown = shown(name);
+        let problem = Problem::at(place, format!("the rule has no capture {shown}"));
+        if self.paths.iter().chain(&self.regexes).any(has) {
+            let problem = Problem::at(place, format!("not every path of the rule has the capture {shown}"));
+            problems
+                .add(problem.label("empty for some requests").help("give each path this capture, or make two rules"));
+            return;
+        }
+        let known: Vec<&str> = self.paths.iter().chain(&self.regexes).flatten().map(String::as_str).collect();
+        let problem = match did_you_mean(name, known.iter().copied()) {
+            Some(guess) => problem.label(guess),
+            None => problem.label("unknown"),
+        };
+        problems.add(if known.is_empty() && is_number {
+            problem.help("a group of `path-regex` makes one: path-regex=#\"^/users/([^/]+)/\"#")
+        } else if known.is_empty() {
+            problem.help(format!("a path makes one: path=\"/users/{{{name}}}\""))
+        } else {
+            problem.help(format!("its captures are: {}", list(&known)))
+        });
+    }
+}
+
+/// A capture as rule files write it.
+fn shown(name: &str) -> String {
+    if name.bytes().all(|byte| byte.is_ascii_digit()) { format!("${name}") } else { format!("{{{name}}}") }
+}
+
+fn list(names: &[&str]) -> String {
+    names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")
+}

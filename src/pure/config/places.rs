@@ -1,0 +1,62 @@
+//! Where in the rule files things stand, so that a warning about them can show the text. Each list runs beside the one of
+//! the same name in [`super::Config`].
+
+use super::node::Node;
+use super::source::Place;
+
+/// The places of everything that a warning may be about.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// Those of listeners.
+    pub listeners: Vec<ListenerPlaces>,
+    /// Those of pools.
+    pub pools: Vec<PoolPlaces>,
+    /// Those of rules.
+    pub rules: Vec<RulePlaces>,
+    /// Those of `expect` lines.
+    pub expects: Vec<Place>,
+}
+
+/// A listener's places.
+#[derive(Clone, Debug)]
+pub struct ListenerPlaces {
+    /// The `listen`, without its block.
+    pub node: Place,
+    /// Its certificates in order.
+    pub certificates: Vec<Place>,
+}
+
+/// A pool's places.
+#[derive(Clone, Debug)]
+pub struct PoolPlaces {
+    /// The `pool`, without its block.
+    pub node: Place,
+    /// Its `scheduler`, if it has one.
+    pub scheduler: Option<Place>,
+}
+
+/// A rule's places.
+#[derive(Clone, Debug)]
+pub struct RulePlaces {
+    /// The `rule`, without its block.
+    pub node: Place,
+    /// Its hosts in order.
+    pub hosts: Vec<Place>,
+    /// Its expressions in order.
+    pub path_regexes: Vec<Place>,
+    /// Its key, if it has one.
+    pub key: Option<Place>,
+}
+
+impl RulePlaces {
+    /// Those of a node.
+    pub(super) fn of(node: Node<'_>) -> Self {
+        let all = |name| node.settings(name).map(|value| value.place()).collect();
+        Self {
+            node: node.place(),
+            hosts: all("host"),
+            path_regexes: all("path-regex"),
+            key: node.setting("key").map(|value| value.place()),
+        }
+    }
+}

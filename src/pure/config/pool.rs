@@ -1,0 +1,127 @@
+//! `pool NAME { .. }` and its servers.
+
+use std::sync::Arc;
+
+use super::limit_table::Settings;
+use super::names::Unique;
+use super::node::Node;
+use super::problem::{Problem, Problems};
+use super::suggest::did_you_mean;
+use super::{address, key, limits};
+use crate::base::id::ServerId;
+use crate::pure::pool::{Pool, SchedulerConfig, Server, Ties, WrrMode};
+use crate::pure::rule::KeySource;
+
+/// A pool of that name.
+pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> Pool {
+    let mut settings = Settings::default();
+    for child in ["timeout", "upstream", "retry"] {
+        if let Some(child) = node.child(child) {
+            limits::read_pool_node(child, &mut settings);
+        }
+    }
+    if let Some(retry) = node.child("retry") {
+        read_retry(retry, &mut settings, problems);
+    }
+    let (scheduler, key) = node.child("scheduler").map_or((SchedulerConfig::default(), None), |scheduler| {
+        (read_scheduler(scheduler, problems), read_key(scheduler, problems))
+    });
+    Pool {
+        name: Arc::clone(name),
+        servers: read_servers(node, name, problems),
+        scheduler,
+        key,
+        upstream: settings.upstream,
+        timeouts: settings.timeouts,
+        retry: settings.retry,
+    }
+}
+
+fn read_servers(node: Node<'_>, pool: &Arc<str>, problems: &mut Problems) -> Vec<Arc<Server>> {
+    let mut unique = Unique::new("server", "give one of them another name");
+    let mut servers = Vec::new();
+    for server in node.children("server") {
+        let name = server.argument(0).and_then(|value| Some((value, value.text()?)));
+        let address = server.argument(1).and_then(|value| address::server(value, problems));
+        let Some((value, name)) = name else { continue };
+        let is_new = is_name(name, value.place(), "server", problems) && unique.note(name, value.place(), problems);
+        let Some(address) = address.filter(|_| is_new) else { continue };
+        servers.push(Arc::new(Server {
+            id: ServerId { pool: Arc::clone(pool), server: name.into() },
+            address,
+            weight: server.setting("weight").and_then(|value| value.whole()).unwrap_or(1),
+            max: server.setting("max").and_then(|value| value.whole()),
+        }));
+    }
+    if node.children("server").next().is_none() {
+        let problem =
+            Problem::at(&node.place(), format!("the pool `{pool}` has no server")).label("nobody would answer");
+        problems.add(problem.help(r#"server "o1" "10.0.0.1:9000""#));
+    }
+    servers
+}
+
+/// Whether a text can be a name: not empty, not long, nothing in it that would spoil logs and orders.
+pub(super) fn is_name(name: &str, place: super::source::Place, noun: &str, problems: &mut Problems) -> bool {
+    let is_plain = |letter: char| !letter.is_control() && !letter.is_whitespace() && letter != '/';
+    let is_good = !name.is_empty() && name.len() <= 128 && name.chars().all(is_plain);
+    if !is_good {
+        let problem = Problem::at(&place, format!("this is no name of a {noun}")).label("not this");
+        problems.add(problem.help("a name has 1 to 128 letters, none of them a space or `/`"));
+    }
+    is_good
+}
+
+fn read_scheduler(node: Node<'_>, problems: &mut Problems) -> SchedulerConfig {
+    let name = node.argument(0).and_then(|value| value.text()).unwrap_or_default();
+    for (option, owner) in [("mode", "wrr"), ("ties", "wlc")] {
+        if let Some(value) = node.setting(option).filter(|_| name != owner && ["rr", "wrr", "wlc"].contains(&name)) {
+            let problem =
+                Problem::at(&value.place(), format!("the scheduler `{name}` has no `{option}`")).label("not here");
+            problems.add(problem.help(format!("`{option}` belongs to `{owner}`")));
+        }
+    }
+    let word = |option| node.setting(option).and_then(|value| value.text());
+    match name {
+        "rr" => SchedulerConfig::RoundRobin,
+        "wlc" if word("ties") == Some("first") => SchedulerConfig::WeightedLeastConnections(Ties::First),
+        "wlc" => SchedulerConfig::WeightedLeastConnections(Ties::Rotate),
+        _ if word("mode") == Some("ipvs") => SchedulerConfig::WeightedRoundRobin(WrrMode::Ipvs),
+        // The words that are not known have been reported.
+        _ => SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth),
+    }
+}
+
+fn read_key(node: Node<'_>, problems: &mut Problems) -> Option<KeySource> {
+    let value = node.setting("key")?;
+    let key = key::read(value, problems)?;
+    if matches!(key, KeySource::Capture(_)) {
+        let problem = Problem::at(&value.place(), "a pool's key can't be a capture: captures belong to a rule");
+        problems.add(problem.label("of which rule?").help("give this key to the rules that use the pool"));
+        return None;
+    }
+    Some(key)
+}
+
+fn read_retry(node: Node<'_>, settings: &mut Settings, problems: &mut Problems) {
+    let Some((value, text)) = node.setting("on").and_then(|value| Some((value, value.text()?))) else { return };
+    let retry = &mut settings.retry;
+    (retry.on_connect, retry.on_reset) = (false, false);
+    for word in text.split_whitespace() {
+        match word {
+            "connect" => retry.on_connect = true,
+            "reset" => retry.on_reset = true,
+            "500" | "502" | "503" | "504" => retry.on_status.extend(word.parse::<u16>().ok()),
+            _ => {
+                let problem = Problem::at(&value.place(), format!("`on` does not know \"{word}\""));
+                let problem = match did_you_mean(word, ["connect", "reset", "500", "502", "503", "504"]) {
+                    Some(guess) => problem.label(guess),
+                    None => problem.label("unknown"),
+                };
+                problems.add(problem.help("it takes any of connect, reset, 500, 502, 503, 504, with spaces between"));
+            }
+        }
+    }
+    retry.on_status.sort_unstable();
+    retry.on_status.dedup();
+}

@@ -1,0 +1,79 @@
+//! Whole files: what they become, and what is said of those that are wrong.
+
+use std::time::Duration;
+
+use super::*;
+use crate::base::id::PoolIndex;
+use crate::pure::pool::{SchedulerConfig, WrrMode};
+use crate::pure::rule::{Action, HostPattern};
+
+fn loaded(text: &str) -> Config {
+    match load(&MemoryFiles::one("site.kdl", text), "site.kdl".as_ref()) {
+        Ok(config) => config,
+        Err(errors) => panic!("{errors}"),
+    }
+}
+
+#[test]
+fn the_smallest_useful_file_becomes_what_it_says() {
+    let config = loaded(
+        r#"
+listen "127.0.0.1:8080"
+listen "127.0.0.1:8443" {
+    tls { certificate "certs/site.crt" key="certs/site.key" }   // several: the most specific SNI match wins
+}
+limits { header-timeout "3s"; idle-timeout "20s"; body-max "100MiB"; head-max "64KiB"; drain-timeout "30s" }
+
+pool "origin" {
+    server "o1" "127.0.0.1:9000" weight=2
+    server "o2" "127.0.0.1:9001"
+    scheduler "wrr"
+    timeout connect="2s" response="6s" tunnel="60s"
+}
+rule use="origin"
+"#,
+    );
+    assert_eq!(config.listeners.len(), 2);
+    assert_eq!(config.listeners[0].limits.header_timeout, Duration::from_secs(3));
+    let tls = config.listeners[1].tls.as_ref().unwrap();
+    assert_eq!(tls.certificates[0].key, std::path::Path::new("certs/site.key"));
+    let pool = &config.pools[0];
+    assert_eq!(pool.servers.iter().map(|server| server.weight).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(pool.scheduler, SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth));
+    assert_eq!(pool.timeouts.response, Duration::from_secs(6));
+    assert_eq!(config.rules[0].action, Action::Use(PoolIndex(0)));
+    assert_eq!(&*config.rules[0].name, "rule-1");
+    assert_eq!(config.rules[0].place, "site.kdl:14");
+}
+
+#[test]
+fn predicates_are_read_from_properties_and_from_nodes() {
+    let config = loaded(
+        r#"
+listen "[::1]:80"
+pool "a" { server "s" "[::1]:9000" }
+rule "all" host="A.test." path="/u/{id}" use="a" key="{id}" {
+    method "GET" "HEAD"
+    header "X-Canary" "1"
+    header "x-canary" "2"
+    cookie "beta"
+    client "10.0.0.0/8" "::1"
+    not { host "*.b.test"; media-type "Image/*" }
+    set-request-header "X-User" "{id}"
+    rewrite "/users/{id}"
+    limits { body-max "1MiB" }
+}
+"#,
+    );
+    let rule = &config.rules[0];
+    assert_eq!(rule.when.hosts, [HostPattern::Exact("a.test".to_owned())]);
+    assert_eq!(rule.when.methods, ["GET", "HEAD"]);
+    assert_eq!(rule.when.headers.len(), 1);
+    assert_eq!(rule.when.headers[0].values.len(), 2);
+    assert!(rule.when.cookies[0].values.is_empty());
+    assert_eq!(rule.when.clients.len(), 2);
+    assert_eq!(rule.unless.hosts, [HostPattern::Suffix(".b.test".to_owned())]);
+    assert_eq!(rule.unless.media_types[0].0, "image/*");
+    assert_eq!(rule.body_max, Some(Bytes::mib(1)));
+    assert_eq!(rule.changes.upgrades, ["websocket"]);
+}

@@ -1,0 +1,276 @@
+//! The whole language as data: every node with its arguments, settings and children. What is not in here is an error.
+
+use super::form::{Kind, NodeForm, Setting};
+use super::limit_table;
+
+const fn text(what: &'static str) -> Kind {
+    Kind::Text { what }
+}
+
+const ADDRESS: Kind = text("an address with a port");
+const FIELD_NAME: Kind = text("a field's name");
+const FIELD_VALUE: Kind = text("a field's value");
+const POOL_NAME: Kind = text("a pool's name");
+const FILE: Kind = text("a file");
+const KEY: Setting = Setting::text("key", "what is hashed");
+
+static CERTIFICATE: NodeForm = NodeForm::new("certificate", r#"certificate "certs/site.crt" key="certs/site.key""#)
+    .taking(&[FILE], 1)
+    .with(&[Setting::one("key", FILE)])
+    .holding(&[&CLIENT_CA])
+    .repeated();
+static CLIENT_CA: NodeForm = NodeForm::later("client-ca");
+static TLS: NodeForm = NodeForm::new("tls", r#"tls { certificate "certs/site.crt" key="certs/site.key" }"#)
+    .holding(&[&CERTIFICATE, &CLIENT_CA]);
+static PROXY_PROTOCOL: NodeForm = NodeForm::later("proxy-protocol");
+
+static LIMIT_SETTINGS: [Setting; 12] = limit_table::settings("limits");
+static LIMITS: NodeForm =
+    NodeForm::new("limits", r#"limits { header-timeout "10s"; body-max "100MiB" }"#).with(&LIMIT_SETTINGS).repeated();
+
+static LISTEN: NodeForm = NodeForm::new("listen", r#"listen "0.0.0.0:80""#)
+    .taking(&[ADDRESS], 1)
+    .with(&[
+        Setting::list("protocols", Kind::Word { now: &["http/1.1"], later: &["h2", "h2c"] }),
+        Setting::list("trusted-proxies", text("an address range")),
+        Setting::one("via", Kind::Word { now: &["on", "off"], later: &[] }),
+        Setting::one("request-id", Kind::Switch),
+        Setting::one("half-close", Kind::Switch),
+    ])
+    .holding(&[&TLS, &LIMITS, &PROXY_PROTOCOL])
+    .repeated();
+
+static SERVER: NodeForm = NodeForm::new("server", r#"server "o1" "10.0.0.1:9000" weight=2"#)
+    .taking(&[text("the server's name"), ADDRESS], 2)
+    .with(&[
+        Setting::one("weight", Kind::Whole { min: 0, max: 65_535 }),
+        Setting::one("max", Kind::Whole { min: 1, max: 4_294_967_295 }),
+        Setting::later("backup"),
+    ])
+    .repeated();
+
+const SCHEDULERS_NOW: &[&str] = &["rr", "wrr", "wlc"];
+const SCHEDULERS_LATER: &[&str] = &[
+    "lc",
+    "sed",
+    "nq",
+    "lblc",
+    "lblcr",
+    "dh",
+    "sh",
+    "mh",
+    "fo",
+    "ovf",
+    "p2c",
+    "peak-ewma",
+    "ch-bl",
+    "rendezvous",
+    "run-queue",
+    "cbr",
+    "fb-wlc",
+];
+static SCHEDULER: NodeForm = NodeForm::new("scheduler", r#"scheduler "wrr""#)
+    .taking(&[Kind::Word { now: SCHEDULERS_NOW, later: SCHEDULERS_LATER }], 1)
+    .with(&[
+        KEY,
+        Setting::one("mode", Kind::Word { now: &["smooth", "ipvs"], later: &[] }),
+        Setting::one("ties", Kind::Word { now: &["rotate", "first"], later: &[] }),
+        Setting::later("fallback"),
+    ]);
+
+static UPSTREAM_SETTINGS: [Setting; 2] = limit_table::settings("upstream");
+static UPSTREAM: NodeForm = NodeForm::new("upstream", r#"upstream "http/1.1" idle-max=128 idle-timeout="4s""#)
+    .taking(&[Kind::Word { now: &["http/1.1"], later: &["h2", "h2c"] }], 0)
+    .with(&UPSTREAM_SETTINGS)
+    .holding(&[&UPSTREAM_TLS]);
+static UPSTREAM_TLS: NodeForm = NodeForm::later("tls");
+
+static TIMEOUT_SETTINGS: [Setting; 3] = limit_table::settings("timeout");
+static TIMEOUT: NodeForm =
+    NodeForm::new("timeout", r#"timeout connect="2s" response="60s" tunnel="1h""#).with(&TIMEOUT_SETTINGS);
+
+static RETRY_SETTINGS: [Setting; 2] =
+    [RETRY_COUNT_SETTING, Setting::text("on", "`connect`, `reset`, `500` and the like")];
+const RETRY_COUNT_SETTING: Setting = {
+    let [count] = limit_table::settings::<1>("retry");
+    count
+};
+static RETRY: NodeForm = NodeForm::new("retry", r#"retry count=1 on="connect reset""#).with(&RETRY_SETTINGS);
+
+static POOL: NodeForm = NodeForm::new("pool", r#"pool "origin" { server "o1" "10.0.0.1:9000" }"#)
+    .taking(&[text("the pool's name")], 1)
+    .holding(&[&SERVER, &SCHEDULER, &UPSTREAM, &TIMEOUT, &RETRY, &PERSIST, &CHECK, &QUEUE, &SLOW_START, &BACKUP])
+    .repeated();
+static PERSIST: NodeForm = NodeForm::later("persist");
+static CHECK: NodeForm = NodeForm::later("check");
+static QUEUE: NodeForm = NodeForm::later("queue");
+static SLOW_START: NodeForm = NodeForm::later("slow-start");
+static BACKUP: NodeForm = NodeForm::later("backup");
+
+const HOST: Kind = text("a host, or `*.` and a domain");
+const MEDIA_TYPE: Kind = text("a media type such as `image/png` or `image/*`");
+
+/// The predicates that are settings, in a `rule` as in its `not`.
+const PREDICATES: [Setting; 10] = [
+    Setting::list("listen", text("a listener's address")),
+    Setting::list("host", HOST),
+    Setting::list("path", text("a path pattern")),
+    Setting::list("path-regex", text("a regular expression")),
+    Setting::list("method", text("a method")),
+    Setting::list("content-type", MEDIA_TYPE),
+    Setting::list("accept", MEDIA_TYPE),
+    Setting::list("media-type", MEDIA_TYPE),
+    Setting::list("client", text("an address or address range")),
+    Setting::list("sni", HOST),
+];
+static NOT_SETTINGS: [Setting; 10] = PREDICATES;
+
+/// What else a rule has that is a setting.
+const RULE_OWN: [Setting; 10] = [
+    Setting::one("use", POOL_NAME),
+    Setting::text("redirect", "a URL"),
+    Setting::one("status", Kind::Whole { min: 100, max: 599 }),
+    Setting::one("respond", Kind::Whole { min: 200, max: 599 }),
+    Setting::text("body", "the answer's text"),
+    KEY,
+    Setting::text("strip-prefix", "a path"),
+    Setting::text("rewrite", "a path with captures"),
+    Setting::list("upgrade", text("an upgrade token")),
+    Setting::one("body-max", RULE_BODY_MAX),
+];
+const RULE_BODY_MAX: Kind = {
+    let [_, _, body_max, ..] = limit_table::settings::<12>("limits");
+    body_max.kind
+};
+static RULE_SETTINGS: [Setting; 20] = joined();
+
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which refuses an index outside")]
+const fn joined() -> [Setting; 20] {
+    let mut all = [Setting::later(""); 20];
+    let mut at = 0;
+    while at < 10 {
+        all[at] = PREDICATES[at];
+        all[at + 10] = RULE_OWN[at];
+        at += 1;
+    }
+    all
+}
+
+static HEADER: NodeForm = named_predicate("header", r#"header "X-Canary" "1""#);
+static QUERY: NodeForm = named_predicate("query", r#"query "version" "2""#);
+static COOKIE: NodeForm = named_predicate("cookie", r#"cookie "beta" "yes""#);
+const NAME_AND_VALUES: &[Kind] = &[text("a name"), text("a value, in which `*` is any text")];
+const fn named_predicate(name: &'static str, usage: &'static str) -> NodeForm {
+    NodeForm::new(name, usage).taking(NAME_AND_VALUES, 1).open().repeated()
+}
+static NOT: NodeForm = NodeForm::new("not", r#"not { method "GET" "HEAD" }"#)
+    .with(&NOT_SETTINGS)
+    .holding(&[&HEADER, &QUERY, &COOKIE])
+    .repeated();
+
+static ARM: NodeForm = NodeForm::new("use", r#"use "a" weight=95"#)
+    .taking(&[POOL_NAME], 1)
+    .with(&[Setting::one("weight", Kind::Whole { min: 0, max: 65_535 })])
+    .repeated();
+static SPLIT: NodeForm =
+    NodeForm::new("split", r#"split { use "a" weight=95; use "b" weight=5 }"#).with(&[KEY]).holding(&[&ARM]);
+
+const fn field_change(name: &'static str, usage: &'static str) -> NodeForm {
+    NodeForm::new(name, usage).taking(&[FIELD_NAME, FIELD_VALUE], 2).repeated()
+}
+const fn field_removal(name: &'static str, usage: &'static str) -> NodeForm {
+    NodeForm::new(name, usage).taking(&[FIELD_NAME], 1).repeated()
+}
+static SET_REQUEST: NodeForm = field_change("set-request-header", r#"set-request-header "X-Site" "main""#);
+static ADD_REQUEST: NodeForm = field_change("add-request-header", r#"add-request-header "X-Site" "main""#);
+static REMOVE_REQUEST: NodeForm = field_removal("remove-request-header", r#"remove-request-header "X-Debug""#);
+static SET_RESPONSE: NodeForm = field_change("set-response-header", r#"set-response-header "X-Site" "main""#);
+static ADD_RESPONSE: NodeForm = field_change("add-response-header", r#"add-response-header "X-Site" "main""#);
+static REMOVE_RESPONSE: NodeForm = field_removal("remove-response-header", r#"remove-response-header "X-Powered-By""#);
+
+static RULE: NodeForm = NodeForm::new("rule", r#"rule "images" path="/img/{*rest}" use="images""#)
+    .taking(&[text("the rule's name")], 0)
+    .with(&RULE_SETTINGS)
+    .holding(&[
+        &HEADER,
+        &QUERY,
+        &COOKIE,
+        &NOT,
+        &SPLIT,
+        &SET_REQUEST,
+        &ADD_REQUEST,
+        &REMOVE_REQUEST,
+        &SET_RESPONSE,
+        &ADD_RESPONSE,
+        &REMOVE_RESPONSE,
+        &LIMITS,
+    ])
+    .repeated();
+
+static SENT_HEADER: NodeForm =
+    NodeForm::new("header", r#"header "X-Canary" "1""#).taking(&[FIELD_NAME, FIELD_VALUE], 2).repeated();
+static EXPECT: NodeForm = NodeForm::new("expect", r#"expect "GET http://a.test/img/x.png" use="images""#)
+    .taking(&[text("a method and a URL")], 1)
+    .with(&[
+        Setting::text("client", "an address"),
+        Setting::text("listen", "a listener's address"),
+        Setting::one("use", POOL_NAME),
+        Setting::text("redirect", "the Location"),
+        Setting::one("respond", Kind::Whole { min: 200, max: 599 }),
+        Setting::text("rule", "a rule's name"),
+    ])
+    .holding(&[&SENT_HEADER])
+    .repeated();
+
+static WORKERS: NodeForm = NodeForm::new("workers", "workers 4").taking(&[Kind::Whole { min: 1, max: 1024 }], 1);
+static USER: NodeForm = NodeForm::new("user", r#"user "www-data""#).taking(&[text("a user's name")], 1);
+static ACCESS_LOG: NodeForm = NodeForm::new("access-log", r#"access-log "access.log" format="json""#)
+    .taking(&[FILE], 1)
+    .with(&[Setting::one("format", Kind::Word { now: &["json", "combined"], later: &[] })]);
+static INCLUDE: NodeForm = NodeForm::new("include", r#"include "more/*.kdl""#).taking(&[FILE], 1).repeated();
+
+static ADMIN: NodeForm = NodeForm::later("admin");
+static FEEDBACK: NodeForm = NodeForm::later("feedback");
+static SECRET: NodeForm = NodeForm::later("secret");
+static RESOLVER: NodeForm = NodeForm::later("resolver");
+
+/// A rule file; its children are what stands at the top.
+pub static FILE_FORM: NodeForm = NodeForm::new("", "").holding(&[
+    &LISTEN,
+    &LIMITS,
+    &POOL,
+    &RULE,
+    &EXPECT,
+    &ACCESS_LOG,
+    &WORKERS,
+    &USER,
+    &INCLUDE,
+    &ADMIN,
+    &FEEDBACK,
+    &SECRET,
+    &RESOLVER,
+]);
+
+/// Every name that the language knows: nodes, settings, words, also those that are not supported yet. For the test that
+/// holds the reference against the language.
+pub fn all_names() -> Vec<&'static str> {
+    let mut names = Vec::new();
+    collect(&FILE_FORM, &mut names);
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn collect(form: &'static NodeForm, names: &mut Vec<&'static str>) {
+    let kinds = form.arguments.iter().chain(form.settings.iter().map(|setting| &setting.kind));
+    for kind in kinds {
+        if let Kind::Word { now, later } = kind {
+            names.extend(now.iter().chain(*later));
+        }
+    }
+    names.extend(form.settings.iter().map(|setting| setting.name));
+    for child in form.children {
+        names.push(child.name);
+        collect(child, names);
+    }
+}

@@ -1,0 +1,334 @@
+//! Heads as they are passed on: what is taken out, what is put in (RFC 9110 7.6, RFC 7239).
+//!
+//! Field lines that stay are copied in runs, byte for byte, so that order, case and spacing are the sender's. It refuses to
+//! decide: trust, rules and framing come in as arguments.
+
+use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::pure::h1::body::BodyLength;
+use crate::pure::h1::request::{RequestHead, TargetForm, Version};
+use crate::pure::h1::response::ResponseHead;
+use crate::pure::head::{Field, Known};
+
+/// The name under which Pointsman signs `Via`.
+const PSEUDONYM: &[u8] = b" pointsman\r\n";
+
+/// Changes of fields that a rule makes, its templates expanded.
+#[derive(Debug, Default)]
+pub struct FieldEdits {
+    /// Names whose lines go.
+    pub removed: Vec<String>,
+    /// Whole lines, each with its CRLF, that come.
+    pub added: Vec<u8>,
+}
+
+impl FieldEdits {
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.removed.is_empty() && self.added.is_empty()
+    }
+
+    /// Forgets all changes and keeps the memory.
+    pub fn clear(&mut self) {
+        self.removed.clear();
+        self.added.clear();
+    }
+
+    fn removes(&self, name: &[u8]) -> bool {
+        self.removed.iter().any(|removed| removed.as_bytes().eq_ignore_ascii_case(name))
+    }
+}
+
+/// What the exchange knows of where a request came from and what is to be said of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// The other end of the connection.
+    pub peer: SocketAddr,
+    /// Our end of the connection.
+    pub local: SocketAddr,
+    /// Whether the peer's own forwarding fields are believed.
+    pub is_trusted: bool,
+    /// Whether the connection is TLS.
+    pub is_tls: bool,
+    /// Whether `Via` is added.
+    pub via: bool,
+}
+
+/// A request head to be passed on.
+#[derive(Clone, Copy, Debug)]
+pub struct ForwardedRequest<'a> {
+    /// The head as parsed.
+    pub head: &'a RequestHead,
+    /// The bytes it was parsed from.
+    pub bytes: &'a [u8],
+    /// The target where a rule rewrote it.
+    pub target: Option<&'a [u8]>,
+    /// Where it came from.
+    pub origin: Origin,
+    /// A request id to add; the client sent none.
+    pub request_id: Option<&'a str>,
+    /// The upgrade token to ask for.
+    pub upgrade: Option<&'a [u8]>,
+    /// The rule's changes.
+    pub edits: &'a FieldEdits,
+}
+
+/// Appends the head that a server gets, in HTTP/1.1.
+pub fn push_request_head(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
+    let ForwardedRequest { head, bytes, origin, edits, .. } = *request;
+    push_request_line(out, request);
+    let authority = head.authority.of(bytes);
+    let is_absolute = head.form == Some(TargetForm::Absolute);
+    let mut has_host = false;
+    copy_fields(out, bytes, &head.fields, head.length, |field| match field.known {
+        Known::Host => {
+            has_host = !is_absolute;
+            has_host && !edits.removes(b"host")
+        }
+        Known::XForwardedFor | Known::Forwarded => false,
+        Known::XForwardedHost | Known::XForwardedPort | Known::XForwardedProto if !origin.is_trusted => false,
+        _ => !field.hop_by_hop && (edits.removed.is_empty() || !edits.removes(field.name.of(bytes))),
+    });
+    if !has_host && !edits.removes(b"host") {
+        out.extend_from_slice(b"Host: ");
+        if is_absolute {
+            out.extend_from_slice(authority);
+        } else {
+            // HTTP/1.0 without Host (RFC 9112 3.2): the address that the client has called.
+            let _ = write!(out, "{}", origin.local);
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+    push_forwarding_fields(out, request);
+    if let Some(id) = request.request_id {
+        push_line(out, b"X-Request-Id: ", id.as_bytes());
+    }
+    match request.upgrade {
+        Some(token) => {
+            out.extend_from_slice(b"Connection: Upgrade\r\n");
+            push_line(out, b"Upgrade: ", token);
+        }
+        None if head.takes_trailers => out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n"),
+        None => {}
+    }
+    if head.body == BodyLength::Chunked {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    out.extend_from_slice(&edits.added);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn push_request_line(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
+    let ForwardedRequest { head, bytes, .. } = *request;
+    out.extend_from_slice(head.method.of(bytes));
+    out.push(b' ');
+    match request.target {
+        Some(target) => out.extend_from_slice(target),
+        None => {
+            let target = head.path_and_query.of(bytes);
+            match target.first() {
+                Some(b'/' | b'*') => {}
+                // An absolute target without a path: `http://a.test` or `http://a.test?q`. For OPTIONS the first means `*`
+                // (RFC 9112 3.2.4).
+                None if head.method.of(bytes) == b"OPTIONS" => out.push(b'*'),
+                Some(_) | None => out.push(b'/'),
+            }
+            out.extend_from_slice(target);
+        }
+    }
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+}
+
+fn push_forwarding_fields(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
+    let ForwardedRequest { head, bytes, origin, .. } = *request;
+    let fields = crate::pure::head::Fields { bytes, list: &head.fields };
+    let had = |known: Known| origin.is_trusted && head.fields.iter().any(|field| field.known == known);
+    let host = head.authority.of(bytes);
+    let proto: &[u8] = if origin.is_tls { b"https" } else { b"http" };
+
+    out.extend_from_slice(b"X-Forwarded-For: ");
+    if origin.is_trusted {
+        push_list(out, fields.known(Known::XForwardedFor));
+    }
+    push_address(out, origin.peer.ip());
+    out.extend_from_slice(b"\r\n");
+    if !had(Known::XForwardedProto) {
+        push_line(out, b"X-Forwarded-Proto: ", proto);
+    }
+    if !host.is_empty() && !had(Known::XForwardedHost) {
+        push_line(out, b"X-Forwarded-Host: ", host);
+    }
+    if !had(Known::XForwardedPort) {
+        out.extend_from_slice(b"X-Forwarded-Port: ");
+        push_decimal(out, u64::from(origin.local.port()));
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"Forwarded: ");
+    if origin.is_trusted {
+        push_list(out, fields.known(Known::Forwarded));
+    }
+    push_forwarded_element(out, origin.peer.ip(), host, proto);
+    if origin.via {
+        out.extend_from_slice(match head.version {
+            Version::Http10 => b"Via: 1.0",
+            Version::Http11 => b"Via: 1.1",
+        });
+        out.extend_from_slice(PSEUDONYM);
+    }
+}
+
+/// One element of `Forwarded` (RFC 7239 4) and the end of its line. An IPv6 address and a host with a port are quoted.
+fn push_forwarded_element(out: &mut Vec<u8>, peer: IpAddr, host: &[u8], proto: &[u8]) {
+    match peer {
+        IpAddr::V4(_) => {
+            out.extend_from_slice(b"for=");
+            push_address(out, peer);
+        }
+        IpAddr::V6(_) => {
+            out.extend_from_slice(b"for=\"[");
+            push_address(out, peer);
+            out.extend_from_slice(b"]\"");
+        }
+    }
+    if !host.is_empty() {
+        out.extend_from_slice(b";host=\"");
+        out.extend_from_slice(host);
+        out.push(b'"');
+    }
+    push_line(out, b";proto=", proto);
+}
+
+/// How a response is framed towards a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientFraming {
+    /// As the server's own fields say: a length, or no body at all.
+    AsSent,
+    /// In chunks.
+    Chunked,
+    /// By the end of the connection.
+    UntilClose,
+}
+
+/// What `Connection` says to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientConnection<'a> {
+    /// Nothing: an HTTP/1.1 connection is kept.
+    Keep,
+    /// `keep-alive`, for an HTTP/1.0 client that asked for it.
+    KeepAlive,
+    /// `close`.
+    Close,
+    /// `upgrade`, to this protocol.
+    Upgrade(&'a [u8]),
+}
+
+/// Appends the head that a client gets, in HTTP/1.1.
+pub fn push_response_head(
+    out: &mut Vec<u8>,
+    head: &ResponseHead,
+    bytes: &[u8],
+    framing: ClientFraming,
+    connection: ClientConnection<'_>,
+    via: bool,
+    edits: &FieldEdits,
+) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    push_decimal(out, u64::from(head.status));
+    out.push(b' ');
+    out.extend_from_slice(head.reason.of(bytes));
+    out.extend_from_slice(b"\r\n");
+    copy_fields(out, bytes, &head.fields, head.length, |field| {
+        !field.hop_by_hop && (edits.removed.is_empty() || !edits.removes(field.name.of(bytes)))
+    });
+    if via {
+        out.extend_from_slice(match head.version {
+            Version::Http10 => b"Via: 1.0",
+            Version::Http11 => b"Via: 1.1",
+        });
+        out.extend_from_slice(PSEUDONYM);
+    }
+    out.extend_from_slice(&edits.added);
+    if framing == ClientFraming::Chunked {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    push_connection(out, connection);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the Connection field, and Upgrade where it names one.
+pub fn push_connection(out: &mut Vec<u8>, connection: ClientConnection<'_>) {
+    match connection {
+        ClientConnection::Keep => {}
+        ClientConnection::KeepAlive => out.extend_from_slice(b"Connection: keep-alive\r\n"),
+        ClientConnection::Close => out.extend_from_slice(b"Connection: close\r\n"),
+        ClientConnection::Upgrade(token) => {
+            out.extend_from_slice(b"Connection: Upgrade\r\n");
+            push_line(out, b"Upgrade: ", token);
+        }
+    }
+}
+
+/// Copies the field lines that `keeps` wants, as they were sent. `end` is the length of the whole head. Lines are known to
+/// end in CRLF and to stand one behind the other, so neighbours are copied together.
+fn copy_fields(out: &mut Vec<u8>, bytes: &[u8], fields: &[Field], end: usize, mut keeps: impl FnMut(&Field) -> bool) {
+    let Some(first) = fields.first() else { return };
+    let mut run = first.name.start as usize;
+    for (index, field) in fields.iter().enumerate() {
+        if keeps(field) {
+            continue;
+        }
+        out.extend_from_slice(bytes.get(run..field.name.start as usize).unwrap_or(&[]));
+        run = match fields.get(index + 1) {
+            Some(next) => next.name.start as usize,
+            None => return,
+        };
+    }
+    out.extend_from_slice(bytes.get(run..end.saturating_sub(2)).unwrap_or(&[]));
+}
+
+fn push_list<'b>(out: &mut Vec<u8>, values: impl Iterator<Item = &'b [u8]>) {
+    for value in values.filter(|value| !value.is_empty()) {
+        out.extend_from_slice(value);
+        out.extend_from_slice(b", ");
+    }
+}
+
+fn push_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends an address; `std`'s formatting costs ten times as much for IPv4.
+fn push_address(out: &mut Vec<u8>, address: IpAddr) {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            push_decimal(out, u64::from(a));
+            for octet in [b, c, d] {
+                out.push(b'.');
+                push_decimal(out, u64::from(octet));
+            }
+        }
+        IpAddr::V6(v6) => {
+            let _ = write!(out, "{v6}");
+        }
+    }
+}
+
+/// Appends a number in decimal digits.
+pub fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    for digit in digits.iter_mut().rev() {
+        // The remainder is below ten.
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+        at -= 1;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(at..).unwrap_or(&[]));
+}

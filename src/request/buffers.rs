@@ -1,0 +1,332 @@
+//! Buffers of one worker: borrowed for as long as bytes are in them, never owned by an idle connection.
+//!
+//! A buffer is 16 KiB; one that two reads in a row have filled grows to 256 KiB where memory allows, and shrinks when its
+//! stream stalls. All of a worker's buffers together stay under `buffer-memory`: a [`Grant`] is taken before a head is
+//! read and covers one buffer in each direction, so that an admitted exchange never waits for memory.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use crate::base::units::Bytes;
+
+/// The size of a buffer.
+pub const SMALL: usize = 16 * 1024;
+/// The size of a buffer that its stream keeps filling.
+pub const LARGE: usize = 256 * 1024;
+/// What an exchange is granted.
+const GRANT: usize = 2 * SMALL;
+/// Free small buffers kept by a worker: 4 MiB of them.
+const FREE_MAX: usize = 256;
+
+/// A worker's buffer memory.
+#[derive(Debug)]
+pub struct BufferPool {
+    free: RefCell<Vec<Box<[u8]>>>,
+    granted: Cell<usize>,
+    limit: usize,
+    waiting: RefCell<VecDeque<Waker>>,
+}
+
+impl BufferPool {
+    /// A pool that hands out at most `memory` at a time; at least one exchange always fits.
+    pub fn new(memory: Bytes) -> Rc<Self> {
+        Rc::new(Self {
+            free: RefCell::default(),
+            granted: Cell::new(0),
+            limit: memory.as_usize().max(GRANT),
+            waiting: RefCell::default(),
+        })
+    }
+
+    /// Memory for an exchange, one buffer in each direction, where there is enough.
+    pub fn try_grant(self: &Rc<Self>) -> Option<Grant> {
+        self.try_take(GRANT).then(|| Grant { pool: Rc::clone(self), bytes: Cell::new(GRANT) })
+    }
+
+    /// Waits until there is memory for an exchange.
+    pub async fn grant(self: &Rc<Self>) -> Grant {
+        let grant = Grant { pool: Rc::clone(self), bytes: Cell::new(0) };
+        grant.resume().await;
+        grant
+    }
+
+    /// Bytes handed out now.
+    pub fn granted(&self) -> usize {
+        self.granted.get()
+    }
+
+    fn try_take(&self, bytes: usize) -> bool {
+        let granted = self.granted.get() + bytes;
+        if granted > self.limit {
+            return false;
+        }
+        self.granted.set(granted);
+        true
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.granted.set(self.granted.get().saturating_sub(bytes));
+        self.wake_next();
+    }
+
+    fn wake_next(&self) {
+        if let Some(waker) = self.waiting.borrow_mut().pop_front() {
+            waker.wake();
+        }
+    }
+
+    fn take_small(&self) -> Box<[u8]> {
+        self.free.borrow_mut().pop().unwrap_or_else(|| vec![0; SMALL].into_boxed_slice())
+    }
+
+    fn put_small(&self, memory: Box<[u8]>) {
+        let mut free = self.free.borrow_mut();
+        if memory.len() == SMALL && free.len() < FREE_MAX {
+            free.push(memory);
+        }
+    }
+}
+
+struct Turn<'p> {
+    pool: &'p BufferPool,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.pool.wake_next();
+    }
+}
+
+/// Memory for one exchange.
+#[derive(Debug)]
+pub struct Grant {
+    pool: Rc<BufferPool>,
+    bytes: Cell<usize>,
+}
+
+impl Grant {
+    /// An empty buffer out of this grant; an exchange takes at most two at a time.
+    pub fn buffer(&self) -> Buffer {
+        Buffer { memory: Box::default(), start: 0, end: 0, full_reads: 0, pool: Rc::clone(&self.pool) }
+    }
+
+    /// Gives the memory back for a pause; the buffers must have been released.
+    pub fn suspend(&self) {
+        let bytes = self.bytes.take();
+        if bytes > 0 {
+            self.pool.give_back(bytes);
+        }
+    }
+
+    /// Waits until the memory is there again.
+    pub async fn resume(&self) {
+        if self.bytes.get() > 0 {
+            return;
+        }
+        if !self.pool.try_take(GRANT) {
+            // A waiter that is cancelled may have been woken: it hands its turn on.
+            let turn = Turn { pool: &self.pool };
+            poll_fn(|context| {
+                if self.pool.try_take(GRANT) {
+                    return Poll::Ready(());
+                }
+                self.pool.waiting.borrow_mut().push_back(context.waker().clone());
+                Poll::Pending
+            })
+            .await;
+            drop(turn);
+        }
+        self.bytes.set(GRANT);
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.suspend();
+    }
+}
+
+/// Bytes read and not yet used, in memory that is borrowed from the worker.
+#[derive(Debug)]
+pub struct Buffer {
+    memory: Box<[u8]>,
+    start: usize,
+    end: usize,
+    full_reads: u8,
+    pool: Rc<BufferPool>,
+}
+
+impl Buffer {
+    /// The unused bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.memory.get(self.start..self.end).unwrap_or(&[])
+    }
+
+    /// The unused bytes, to be decoded in place.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.memory.get_mut(self.start..self.end).unwrap_or(&mut [])
+    }
+
+    /// How many bytes are unused.
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Whether all bytes are used.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Uses up `count` bytes at the front.
+    pub fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.end);
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        }
+    }
+
+    /// Room for a read behind the unused bytes, which are moved to the front where less than half is left.
+    pub fn room(&mut self) -> &mut [u8] {
+        if self.memory.is_empty() {
+            self.memory = self.pool.take_small();
+        }
+        if self.start > 0 && self.memory.len() - self.end < self.memory.len() / 2 {
+            self.memory.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        self.memory.get_mut(self.end..).unwrap_or(&mut [])
+    }
+
+    /// Whether a read has room.
+    pub fn has_room(&self) -> bool {
+        self.start > 0 || self.end < self.memory.len() || self.memory.is_empty()
+    }
+
+    /// Gives the memory of an empty buffer back; the next read takes some again.
+    pub fn release(&mut self) {
+        if self.is_empty() {
+            self.shrink();
+            self.pool.put_small(std::mem::take(&mut self.memory));
+            self.start = 0;
+            self.end = 0;
+            self.full_reads = 0;
+        }
+    }
+
+    /// Takes note of `count` bytes read into [`Self::room`].
+    pub fn filled(&mut self, count: usize) {
+        self.end = (self.end + count).min(self.memory.len());
+        self.full_reads = if self.end == self.memory.len() { self.full_reads.saturating_add(1) } else { 0 };
+    }
+
+    /// Grows an empty buffer whose last two reads were full.
+    pub fn grow_if_busy(&mut self) {
+        if self.full_reads >= 2 && self.is_empty() && self.memory.len() == SMALL {
+            self.full_reads = 0;
+            self.resize(LARGE);
+        }
+    }
+
+    /// Gives the memory beyond [`SMALL`] back, where the bytes fit.
+    pub fn shrink(&mut self) {
+        if self.memory.len() > SMALL && self.len() <= SMALL {
+            self.resize(SMALL);
+        }
+    }
+
+    /// Doubles the room for a head that does not fit, up to [`LARGE`]. False: there is no memory for it.
+    pub fn grow_for_head(&mut self) -> bool {
+        let size = self.memory.len().max(SMALL / 2) * 2;
+        size <= LARGE && self.resize(size)
+    }
+
+    fn resize(&mut self, size: usize) -> bool {
+        let before = self.memory.len();
+        if size > before && !self.pool.try_take(size - before) {
+            return false;
+        }
+        let mut memory = if size == SMALL { self.pool.take_small() } else { vec![0; size].into_boxed_slice() };
+        let kept = self.end - self.start;
+        if let (Some(to), Some(from)) = (memory.get_mut(..kept), self.memory.get(self.start..self.end)) {
+            to.copy_from_slice(from);
+        }
+        self.start = 0;
+        self.end = kept;
+        let old = std::mem::replace(&mut self.memory, memory);
+        self.pool.put_small(old);
+        if size < before {
+            self.pool.give_back(before - size);
+        }
+        true
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let memory = std::mem::take(&mut self.memory);
+        if memory.len() > SMALL {
+            self.pool.give_back(memory.len() - SMALL);
+        }
+        self.pool.put_small(memory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(pool: &Rc<BufferPool>) -> Option<Grant> {
+        let mut future = std::pin::pin!(pool.grant());
+        match future.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop())) {
+            Poll::Ready(grant) => Some(grant),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn memory_beyond_the_limit_is_waited_for_and_an_admitted_exchange_has_both_its_buffers() {
+        let pool = BufferPool::new(Bytes(4 * SMALL as u64));
+        let first = grant(&pool).unwrap();
+        let second = grant(&pool).unwrap();
+        let _both = (first.buffer(), first.buffer());
+        assert!(grant(&pool).is_none());
+        drop(second);
+        assert!(grant(&pool).is_some());
+    }
+
+    #[test]
+    fn a_buffer_grows_after_two_full_reads_and_gives_back_what_it_took() {
+        let pool = BufferPool::new(Bytes::mib(1));
+        let grant = grant(&pool).unwrap();
+        let mut buffer = grant.buffer();
+        for _ in 0..2 {
+            let room = buffer.room().len();
+            buffer.filled(room);
+            buffer.consume(room);
+        }
+        buffer.grow_if_busy();
+        assert_eq!(buffer.room().len(), LARGE);
+        assert_eq!(pool.granted(), 2 * SMALL + LARGE - SMALL);
+        buffer.shrink();
+        assert_eq!(buffer.room().len(), SMALL);
+        drop((buffer, grant));
+        assert_eq!(pool.granted(), 0);
+    }
+
+    #[test]
+    fn growing_for_a_head_keeps_its_bytes() {
+        let pool = BufferPool::new(Bytes::mib(1));
+        let grant = grant(&pool).unwrap();
+        let mut buffer = grant.buffer();
+        buffer.room()[..3].copy_from_slice(b"GET");
+        buffer.filled(3);
+        assert!(buffer.grow_for_head());
+        assert_eq!(buffer.bytes(), b"GET");
+        assert_eq!(buffer.room().len(), 2 * SMALL - 3);
+    }
+}

@@ -1,0 +1,233 @@
+//! The life of a client's connection: handshake, then exchanges with pauses in between, then the end.
+//!
+//! While it waits for a request it owns no buffer and no exchange: its future is small, and stays so by a test.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+
+use crate::pure::h1::request::RequestHead;
+use crate::request::deadlines::Deadline;
+use crate::request::exchange;
+use crate::request::listener::Listener;
+use crate::request::stream::{ClientStream, Stream as _};
+use crate::request::worker::{ConnectionTicket, Worker};
+
+/// How long, and for how many bytes, a connection that we end is read on, so that the client gets our last answer and not
+/// a reset (RFC 9112 9.6).
+const LINGER: (Duration, usize) = (Duration::from_secs(2), 1024 * 1024);
+
+/// How long a connection that came just before a drain may still take for its first request.
+const DRAIN_GRACE: Duration = Duration::from_millis(500);
+
+/// A client's connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// The bytes.
+    pub stream: ClientStream,
+    /// Whose thread it lives on.
+    pub worker: Rc<Worker>,
+    /// Where it came in.
+    pub listener: Arc<Listener>,
+    /// The other end.
+    pub peer: SocketAddr,
+    /// When its present wait ends.
+    pub deadline: Rc<Deadline>,
+    /// Requests begun on it.
+    pub requests: u32,
+    /// Whether the client has more connections than it may: its first request is answered with 429.
+    pub is_over_limit: bool,
+    /// Whether the last wait has begun of a connection whose first request did not come before the worker drains.
+    has_grace: bool,
+    ticket: ConnectionTicket,
+}
+
+/// What becomes of a connection after its exchanges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It waits for another request.
+    Idle,
+    /// It ends; all that the client sent has been read.
+    Close,
+    /// It ends, and the client may still be sending.
+    Linger,
+    /// It ends without a word, so that what was cut short does not look complete.
+    Drop,
+    /// It ends by a reset, where nothing else shows that what was sent is cut short.
+    Abort,
+}
+
+impl Connection {
+    /// Whether the connection may be kept after the request of this head.
+    pub fn may_keep(&self, head: &RequestHead) -> bool {
+        let max = self.listener.config.limits.requests_per_connection_max;
+        head.keep_alive && max.is_none_or(|max| self.requests < max) && !self.worker.is_draining()
+    }
+}
+
+/// Starts a connection's life.
+pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: TcpStream, peer: SocketAddr) {
+    let ticket = worker.register(peer.ip(), listener.config.limits.connections_per_client_max);
+    let worker = Rc::clone(worker);
+    let listener = Arc::clone(listener);
+    tokio::task::spawn_local(async move {
+        let guard = PanicCounter { worker: Rc::clone(&worker), is_done: Cell::new(false) };
+        // Heads and small bodies leave in one write: waiting for more would only delay them.
+        let _ = stream.set_nodelay(true);
+        let deadline = ticket.deadline();
+        deadline.set(worker.now() + listener.config.limits.header_timeout);
+        let stream = match &listener.tls {
+            None => Some(ClientStream::Plain(stream)),
+            Some(_) => Box::pin(handshake(&worker, &listener, &deadline, stream)).await,
+        };
+        if let Some(stream) = stream {
+            let is_over_limit = ticket.is_over_limit();
+            let has_grace = false;
+            live(Connection {
+                stream,
+                worker,
+                listener,
+                peer,
+                deadline,
+                requests: 0,
+                is_over_limit,
+                has_grace,
+                ticket,
+            })
+            .await;
+        }
+        guard.is_done.set(true);
+    });
+}
+
+/// Counts a connection whose task ended by a panic.
+struct PanicCounter {
+    worker: Rc<Worker>,
+    is_done: Cell<bool>,
+}
+
+impl Drop for PanicCounter {
+    fn drop(&mut self) {
+        if !self.is_done.get() && std::thread::panicking() {
+            self.worker.shared.counters.panics.add(1);
+        }
+    }
+}
+
+async fn handshake(
+    worker: &Rc<Worker>,
+    listener: &Listener,
+    deadline: &Rc<Deadline>,
+    stream: TcpStream,
+) -> Option<ClientStream> {
+    let config = listener.tls.clone()?;
+    let mut accept = std::pin::pin!(tokio_rustls::TlsAcceptor::from(config).accept(stream));
+    let done = poll_fn(|context| match accept.as_mut().poll(context) {
+        Poll::Ready(result) => Poll::Ready(result.ok()),
+        Poll::Pending if deadline.poll_expired(context) => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await;
+    match done {
+        Some(stream) => {
+            worker.shared.handshakes.add(1);
+            Some(ClientStream::Tls(Box::new(stream)))
+        }
+        None => {
+            worker.shared.handshakes_failed.add(1);
+            None
+        }
+    }
+}
+
+async fn live(mut connection: Connection) {
+    let next = loop {
+        if !wait_for_request(&mut connection).await {
+            break Next::Close;
+        }
+        match Box::pin(exchange::serve(&mut connection)).await {
+            Next::Idle => {}
+            end => break end,
+        }
+    };
+    match next {
+        Next::Idle | Next::Close => close(&mut connection).await,
+        Next::Linger => Box::pin(linger(&mut connection)).await,
+        Next::Drop => {}
+        Next::Abort => {
+            let _ = socket2::SockRef::from(connection.stream.tcp()).set_linger(Some(Duration::ZERO));
+        }
+    }
+}
+
+/// Waits until there is something to read. False: the time is up, or the worker drains.
+async fn wait_for_request(connection: &mut Connection) -> bool {
+    if connection.requests > 0 {
+        let pause = connection.listener.config.limits.idle_timeout;
+        connection.deadline.set(connection.worker.now() + pause);
+    }
+    poll_fn(|context| {
+        // What has arrived before a drain is still answered.
+        if connection.stream.poll_readable(context).is_ready() {
+            return Poll::Ready(true);
+        }
+        if connection.worker.is_draining() {
+            if connection.requests > 0 {
+                return Poll::Ready(false);
+            }
+            if !connection.has_grace {
+                connection.has_grace = true;
+                connection.deadline.set(connection.worker.now() + DRAIN_GRACE);
+            }
+        }
+        if connection.deadline.poll_expired(context) { Poll::Ready(false) } else { Poll::Pending }
+    })
+    .await
+}
+
+async fn close(connection: &mut Connection) {
+    let deadline = Rc::clone(&connection.deadline);
+    deadline.set(connection.worker.now() + LINGER.0);
+    poll_fn(|context| {
+        if deadline.poll_expired(context) {
+            return Poll::Ready(());
+        }
+        connection.stream.poll_shutdown(context).map(|_| ())
+    })
+    .await;
+}
+
+/// Ends our side and reads on for a while.
+async fn linger(connection: &mut Connection) {
+    close(connection).await;
+    connection.deadline.set(connection.worker.now() + LINGER.0);
+    let mut left = LINGER.1;
+    let mut waste = [0u8; 4096];
+    loop {
+        let tcp = connection.stream.tcp();
+        let deadline = &connection.deadline;
+        let is_readable = poll_fn(|context| {
+            if left > 0 && tcp.poll_read_ready(context).is_ready() {
+                return Poll::Ready(true);
+            }
+            // With the bytes spent, the client's end is still waited for: to close on unread bytes would reset.
+            if deadline.poll_expired(context) { Poll::Ready(false) } else { Poll::Pending }
+        })
+        .await;
+        if !is_readable {
+            return;
+        }
+        match tcp.try_read(&mut waste) {
+            Ok(0) => return,
+            Ok(count) => left = left.saturating_sub(count),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+}

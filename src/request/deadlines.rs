@@ -1,0 +1,217 @@
+//! Deadlines of connections, kept lazily: to move one later costs a store, for its entry in the queue stays where it is
+//! and is put right when it comes up. A busy connection touches the queue about once per timeout, not per request.
+//!
+//! Each connection waits for one thing at a time, so it owns one [`Deadline`]. It also is how a worker reaches its idle
+//! connections when it drains. Resolution is [`TICK`]; it refuses to be a clock for anything shorter.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::base::time::{self, Timestamp};
+
+/// Deadlines may fire this much late.
+pub const TICK: Duration = Duration::from_millis(10);
+
+/// When its owner is to be woken. Cloned into the queue; gone when the owner drops it.
+#[derive(Debug)]
+pub struct Deadline {
+    at: Cell<Timestamp>,
+    /// The earliest entry of this deadline in the queue.
+    queued: Cell<Timestamp>,
+    is_expired: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+    queue: Rc<Deadlines>,
+}
+
+impl Deadline {
+    /// Moves the deadline; an expired one is alive again.
+    pub fn set(self: &Rc<Self>, at: Timestamp) {
+        self.at.set(at);
+        self.is_expired.set(false);
+        if at < self.queued.get() {
+            self.queued.set(at);
+            self.queue.push(at, Rc::clone(self));
+        }
+    }
+
+    /// Whether it has passed. A waiting future that polls this is polled again when it does.
+    pub fn poll_expired(&self, context: &Context<'_>) -> bool {
+        if self.is_expired.get() {
+            return true;
+        }
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+        false
+    }
+
+    /// Wakes the owner before its time, so that it looks around.
+    pub fn nudge(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// The queue of one worker's deadlines.
+#[derive(Debug, Default)]
+pub struct Deadlines {
+    queue: RefCell<BinaryHeap<Reverse<Entry>>>,
+    driver: RefCell<Option<Waker>>,
+    /// What the driver sleeps until.
+    next: Cell<Option<Timestamp>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    at: Timestamp,
+    deadline: Rc<Deadline>,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+impl Deadlines {
+    /// A deadline that never comes until it is set.
+    pub fn deadline(self: &Rc<Self>) -> Rc<Deadline> {
+        Rc::new(Deadline {
+            at: Cell::new(Timestamp::NEVER),
+            queued: Cell::new(Timestamp::NEVER),
+            is_expired: Cell::new(false),
+            waker: RefCell::new(None),
+            queue: Rc::clone(self),
+        })
+    }
+
+    fn push(&self, at: Timestamp, deadline: Rc<Deadline>) {
+        self.queue.borrow_mut().push(Reverse(Entry { at, deadline }));
+        if self.next.get().is_none_or(|next| at < next)
+            && let Some(driver) = &*self.driver.borrow()
+        {
+            driver.wake_by_ref();
+        }
+    }
+
+    /// Fires what is due at `now` and says when to come again.
+    fn fire(&self, now: Timestamp) -> Option<Timestamp> {
+        let mut queue = self.queue.borrow_mut();
+        while let Some(Reverse(first)) = queue.peek() {
+            if first.at > now {
+                return Some(first.at);
+            }
+            let Some(Reverse(Entry { at, deadline })) = queue.pop() else { break };
+            // Its owner is gone, or an earlier entry took this one's place.
+            if Rc::strong_count(&deadline) == 1 || deadline.queued.get() != at {
+                continue;
+            }
+            let due = deadline.at.get();
+            if due <= now {
+                deadline.queued.set(Timestamp::NEVER);
+                deadline.is_expired.set(true);
+                deadline.nudge();
+            } else if due == Timestamp::NEVER {
+                deadline.queued.set(Timestamp::NEVER);
+            } else {
+                deadline.queued.set(due);
+                queue.push(Reverse(Entry { at: due, deadline }));
+            }
+        }
+        None
+    }
+
+    /// Drives the queue for as long as it is polled; one per worker.
+    pub async fn drive(self: Rc<Self>) {
+        loop {
+            let next = self.fire(time::now());
+            self.next.set(next);
+            let wake_at = next.map(|at| tokio::time::Instant::from_std(time::instant_of(at + TICK)));
+            let mut sleep = std::pin::pin!(async {
+                match wake_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            });
+            poll_fn(|context| {
+                *self.driver.borrow_mut() = Some(context.waker().clone());
+                let is_earlier =
+                    self.queue.borrow().peek().is_some_and(|Reverse(first)| next.is_none_or(|next| first.at < next));
+                if is_earlier { Poll::Ready(()) } else { sleep.as_mut().poll(context) }
+            })
+            .await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::ZERO + Duration::from_millis(millis)
+    }
+
+    fn is_expired(deadline: &Deadline) -> bool {
+        deadline.poll_expired(&Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_deadline_that_moves_later_stays_one_entry_and_fires_at_its_last_time() {
+        let queue = Rc::new(Deadlines::default());
+        let deadline = queue.deadline();
+        for millis in 100..200 {
+            deadline.set(at(millis));
+        }
+        assert_eq!(queue.queue.borrow().len(), 1);
+        assert_eq!(queue.fire(at(150)), Some(at(199)));
+        assert!(!is_expired(&deadline));
+        assert_eq!(queue.fire(at(199)), None);
+        assert!(is_expired(&deadline));
+        deadline.set(at(300));
+        assert!(!is_expired(&deadline));
+        queue.fire(at(300));
+        assert!(is_expired(&deadline));
+    }
+
+    #[test]
+    fn a_deadline_that_moves_earlier_fires_early_and_once() {
+        let queue = Rc::new(Deadlines::default());
+        let deadline = queue.deadline();
+        deadline.set(at(1000));
+        deadline.set(at(10));
+        queue.fire(at(10));
+        assert!(is_expired(&deadline));
+        deadline.set(at(5000));
+        assert_eq!(queue.fire(at(1000)), Some(at(5000)), "the stale entry is dropped, the new one stays");
+        assert!(!is_expired(&deadline));
+    }
+
+    #[test]
+    fn a_dropped_deadline_leaves_the_queue_when_it_comes_up() {
+        let queue = Rc::new(Deadlines::default());
+        let deadline = queue.deadline();
+        deadline.set(at(10));
+        drop(deadline);
+        assert_eq!(queue.fire(at(20)), None);
+        assert!(queue.queue.borrow().is_empty());
+    }
+}

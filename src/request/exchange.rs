@@ -1,0 +1,226 @@
+//! An exchange: one request and its answer, top to bottom. It is the only place that knows the order
+//! `head → rule → persistence → scheduler → upstream → forward → account`.
+
+pub mod answer;
+pub mod attempt;
+pub mod channel;
+pub mod choice;
+pub mod decision;
+pub mod failure;
+pub mod flow;
+pub mod head;
+pub mod scratch;
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use crate::base::error::Blame;
+use crate::base::time;
+use crate::pure::forwarding::ClientConnection;
+use crate::pure::h1::body::BodyLength;
+use crate::pure::h1::request::Version;
+use crate::pure::rule::{Action, Rule};
+use crate::request::buffers::{Buffer, Grant};
+use crate::request::connection::{Connection, Next};
+use crate::request::exchange::answer::OwnAnswer;
+use crate::request::exchange::channel::Channel;
+use crate::request::exchange::choice::Choice;
+use crate::request::exchange::decision::{Decision, Forward};
+use crate::request::exchange::failure::Failure;
+use crate::request::exchange::head::HeadRead;
+use crate::request::exchange::scratch::Scratch;
+use crate::request::tunnel;
+
+/// Serves the request that has begun to arrive, and those behind it that came with it.
+pub async fn serve(connection: &mut Connection) -> Next {
+    let worker = Rc::clone(&connection.worker);
+    let Some(grant) = admit(connection).await else { return Next::Close };
+    let mut buffer = grant.buffer();
+    let mut scratch = worker.take_scratch();
+    let next = loop {
+        let next = exchange(connection, &grant, &mut buffer, &mut scratch).await;
+        if next != Next::Idle || buffer.is_empty() {
+            break next;
+        }
+        scratch.clear();
+    };
+    worker.put_scratch(scratch);
+    next
+}
+
+/// Waits for buffer memory, no longer than for a head.
+async fn admit(connection: &Connection) -> Option<Grant> {
+    let worker = Rc::clone(&connection.worker);
+    if let Some(grant) = worker.buffers.try_grant() {
+        return Some(grant);
+    }
+    connection.deadline.set(worker.now() + connection.listener.config.limits.header_timeout);
+    let mut grant = Box::pin(worker.buffers.grant());
+    poll_fn(|context| match grant.as_mut().poll(context) {
+        Poll::Ready(grant) => Poll::Ready(Some(grant)),
+        Poll::Pending if connection.deadline.poll_expired(context) => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
+}
+
+/// One request and its answer, accounted for however it ends.
+async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffer, scratch: &mut Scratch) -> Next {
+    let read = head::read(connection, buffer, &mut scratch.request).await;
+    match read {
+        Ok(HeadRead::Nothing) => return Next::Idle,
+        Ok(HeadRead::End) => return Next::Close,
+        Ok(HeadRead::Whole) | Err(_) => {}
+    }
+    connection.requests = connection.requests.saturating_add(1);
+    scratch.record.begin(time::now());
+    let result = match read {
+        Ok(_) => handle(connection, grant, buffer, scratch).await,
+        Err(failure) => Err(failure),
+    };
+    let next = match result {
+        Ok(next) => next,
+        Err(failure) => fail(connection, buffer, scratch, failure).await,
+    };
+    scratch.record.settle(connection, scratch.upload.passed(), scratch.download.passed());
+    next
+}
+
+/// Decides what becomes of a request, and does it.
+async fn handle(
+    connection: &mut Connection,
+    grant: &Grant,
+    buffer: &mut Buffer,
+    scratch: &mut Scratch,
+) -> Result<Next, Failure> {
+    let decision = decision::decide(connection, buffer, scratch)?;
+    let length = scratch.request.length;
+    buffer.consume(length);
+    match decision {
+        Decision::Forward(forward) => pass_on(connection, grant, buffer, scratch, &forward).await,
+        Decision::Answer { rule, status, is_redirect } => {
+            scratch.record.reason = Some("rule");
+            let reply = Reply { status, is_redirect, body: body_of(&rule) };
+            Ok(answer(connection, buffer, scratch, reply).await)
+        }
+    }
+}
+
+/// Sends a request to a server and its answer to the client.
+async fn pass_on(
+    connection: &mut Connection,
+    grant: &Grant,
+    buffer: &mut Buffer,
+    scratch: &mut Scratch,
+    forward: &Forward,
+) -> Result<Next, Failure> {
+    scratch.begin_upload(buffer)?;
+    let mut channel = Channel::new(connection, buffer, scratch);
+    let mut choice = attempt::first_answer(&mut channel, grant, forward).await?;
+    if channel.scratch.response.status == 101 {
+        return Ok(pass_tunnel(channel, grant, choice).await);
+    }
+    let verdict = channel.accept_head()?;
+    channel.scratch.record.answer_begins(channel.scratch.response.status);
+    channel.scratch.record.is_until_close = verdict.is_until_close;
+    let transferred = channel.transfer(verdict).await;
+    choice.ends(&channel, transferred.as_ref().err());
+    transferred?;
+    if channel.is_reusable()
+        && let Some(server) = channel.server.take()
+    {
+        choice.keep(&channel.connection.worker, server.stream);
+    }
+    let is_read = channel.scratch.upload.is_done() && channel.client_buffer.is_empty();
+    Ok(match verdict.keeps_client {
+        true => Next::Idle,
+        false if is_read => Next::Close,
+        false => Next::Linger,
+    })
+}
+
+/// Passes a 101 on and carries bytes until the tunnel ends.
+async fn pass_tunnel(mut channel: Channel<'_>, grant: &Grant, mut choice: Choice) -> Next {
+    channel.accept_upgrade();
+    channel.scratch.record.answer_begins(101);
+    let end = match channel.send_head().await {
+        Ok(()) => tunnel::carry(&mut channel, grant, choice.pool.timeouts.tunnel).await,
+        Err(failure) => {
+            choice.ends(&channel, Some(&failure));
+            return Next::Abort;
+        }
+    };
+    channel.scratch.record.reason = end.reason();
+    choice.ends(&channel, None);
+    end.next()
+}
+
+fn body_of(rule: &Rule) -> &str {
+    match &rule.action {
+        Action::Respond { body, .. } => body,
+        Action::Use(_) | Action::Split { .. } | Action::Redirect { .. } => "",
+    }
+}
+
+/// Answers for a failure, where the client has not begun to get an answer.
+async fn fail(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Scratch, failure: Failure) -> Next {
+    scratch.record.reason = Some(failure.reason());
+    tracing::debug!(reason = failure.reason(), "{failure}");
+    if scratch.record.is_answer_begun {
+        // What went out stays cut short, visibly: framed by the end of the connection, only a reset shows it.
+        return if scratch.record.is_until_close { Next::Abort } else { Next::Drop };
+    }
+    if matches!(failure, Failure::ClientGone) {
+        scratch.record.status = failure.status();
+        return Next::Abort;
+    }
+    scratch.download.reset();
+    scratch.is_broken = failure.blame() == Blame::Client && !matches!(failure, Failure::AmbiguousPath);
+    answer(connection, buffer, scratch, Reply { status: failure.status(), is_redirect: false, body: "" }).await
+}
+
+/// What an answer of our own says.
+#[derive(Clone, Copy, Debug)]
+struct Reply<'a> {
+    status: u16,
+    is_redirect: bool,
+    body: &'a str,
+}
+
+/// Sends an answer of our own. The connection lives on where the request is known to have been read to its end.
+async fn answer(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Scratch, reply: Reply<'_>) -> Next {
+    let worker = Rc::clone(&connection.worker);
+    let is_read = scratch.request.body == BodyLength::None || scratch.upload.has_ended_well();
+    let keeps = is_read && !scratch.is_broken && connection.may_keep(&scratch.request);
+    let client_connection = match (keeps, scratch.request.version) {
+        (false, _) => ClientConnection::Close,
+        (true, Version::Http10) => ClientConnection::KeepAlive,
+        (true, Version::Http11) => ClientConnection::Keep,
+    };
+    worker.with_date(|date| {
+        let own = OwnAnswer {
+            status: reply.status,
+            location: reply.is_redirect.then_some(scratch.changed.target.as_slice()),
+            body: reply.body,
+            added: &scratch.changed.response.added,
+            is_to_head: scratch.is_head_request,
+            connection: client_connection,
+            date,
+        };
+        answer::push(scratch.download.head(), &own);
+    });
+    scratch.record.answer_begins(reply.status);
+    connection.deadline.set(worker.now() + connection.listener.config.limits.idle_timeout);
+    let is_sent = poll_fn(|context| match scratch.download.poll_send(context, &mut connection.stream, buffer) {
+        Poll::Ready(result) => Poll::Ready(result.is_ok()),
+        Poll::Pending if connection.deadline.poll_expired(context) => Poll::Ready(false),
+        Poll::Pending => Poll::Pending,
+    })
+    .await;
+    match (is_sent, keeps) {
+        (false, _) => Next::Abort,
+        (true, true) => Next::Idle,
+        (true, false) => Next::Linger,
+    }
+}

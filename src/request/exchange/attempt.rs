@@ -1,0 +1,115 @@
+//! Attempts: a server is chosen, connected to and asked, until one answers or no further attempt is safe.
+//!
+//! A request is sent again only where that can't make anything happen twice: any method while nothing of it was written, an
+//! idempotent one while no byte of the answer has come (RFC 9110 9.2.2), within the pool's budget.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use crate::base::error::RetrySafety;
+use crate::base::time;
+use crate::pure::pool::Tried;
+use crate::request::buffers::Grant;
+use crate::request::exchange::channel::{Channel, ServerEnd};
+use crate::request::exchange::choice::{self, Choice};
+use crate::request::exchange::decision::Forward;
+use crate::request::exchange::failure::Failure;
+use crate::request::stream::ServerStream;
+use crate::transport::dial::dial;
+
+/// Asks servers until one has sent the head of an answer that is to be passed on. That server is on the channel then.
+///
+/// # Errors
+/// The last attempt's [`Failure`], where no further attempt is safe, allowed or possible.
+pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Forward) -> Result<Choice, Failure> {
+    let mut tried = Tried::NONE;
+    let mut repeats = 0;
+    loop {
+        let mut choice = choice::choose(channel, forward, &tried).await?;
+        match ask(channel, grant, &choice).await {
+            Ok(()) => {
+                let now = time::now();
+                channel.scratch.record.first_byte_came(now);
+                choice.answers(channel.scratch.response.status, now);
+                if !wants_another(channel, forward, repeats) {
+                    return Ok(choice);
+                }
+            }
+            Err(failure) => {
+                choice.fails(&failure);
+                channel.server = None;
+                if !may_repeat(channel, forward, &failure, repeats) {
+                    return Err(failure);
+                }
+            }
+        }
+        let record = &choice.lease.endpoint().record;
+        record.count_retry();
+        tried.add(record.slot);
+        repeats += 1;
+        channel.rewind();
+    }
+}
+
+/// Connects to the chosen server, sends the request and waits for the head of its answer.
+async fn ask(channel: &mut Channel<'_>, grant: &Grant, choice: &Choice) -> Result<(), Failure> {
+    let stream = connect(channel, choice).await?;
+    channel.begin_attempt(ServerEnd { stream, buffer: grant.buffer() }, choice.pool.timeouts);
+    channel.answer_head().await
+}
+
+/// An idle connection that has stayed silent, or a new one. The client's going away ends the wait.
+async fn connect(channel: &mut Channel<'_>, choice: &Choice) -> Result<ServerStream, Failure> {
+    let worker = &channel.connection.worker;
+    let endpoint = choice.lease.endpoint();
+    if !choice.wants_fresh {
+        let is_certain = !channel.scratch.is_idempotent;
+        let idle = worker.idle.take(endpoint.record.slot, endpoint.incarnation, worker.now(), is_certain);
+        if let Some(stream) = idle {
+            return Ok(stream);
+        }
+    }
+    let started = time::now();
+    let mut dialled = Box::pin(dial(&endpoint.server.address, choice.pool.timeouts.connect));
+    let stream = poll_fn(|context| {
+        if let Poll::Ready(result) = dialled.as_mut().poll(context) {
+            return Poll::Ready(result.map_err(Failure::from));
+        }
+        channel.poll_client_gone(context).map(Err)
+    })
+    .await?;
+    choice.lease.connected();
+    channel.scratch.record.connect = Some(time::now().since(started));
+    Ok(ServerStream::Plain(stream))
+}
+
+/// Whether an answer is one that the pool asks again for, and may be.
+fn wants_another(channel: &Channel<'_>, forward: &Forward, repeats: u32) -> bool {
+    let retry = &forward.pool.retry;
+    retry.on_status.contains(&channel.scratch.response.status)
+        && channel.scratch.is_idempotent
+        && is_affordable(channel, forward, repeats)
+}
+
+fn may_repeat(channel: &Channel<'_>, forward: &Forward, failure: &Failure, repeats: u32) -> bool {
+    let retry = &forward.pool.retry;
+    let is_safe = match failure.retry_safety() {
+        RetrySafety::NothingWritten => {
+            if matches!(failure, Failure::Connect(_)) {
+                retry.on_connect
+            } else {
+                retry.on_reset
+            }
+        }
+        RetrySafety::Unanswered => retry.on_reset && channel.scratch.is_idempotent,
+        RetrySafety::Never => false,
+    };
+    is_safe && is_affordable(channel, forward, repeats)
+}
+
+/// Whether the count and the budget allow another attempt, and all that was sent of the body is still there.
+fn is_affordable(channel: &Channel<'_>, forward: &Forward, repeats: u32) -> bool {
+    repeats < forward.pool.retry.count
+        && channel.scratch.kept.is_whole()
+        && forward.record.budget.try_spend_retry(channel.connection.worker.now())
+}

@@ -1,0 +1,385 @@
+//! A request and its answer on their way at the same time: both directions of one exchange over one connection to a server.
+//!
+//! The upload goes on while the answer comes, an answer may come before the upload ends, and a client that goes away is
+//! noticed while the server thinks.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::pure::forwarding::{ClientConnection, ClientFraming, FieldEdits, push_response_head};
+use crate::pure::h1::body::BodyLength;
+use crate::pure::h1::request::{HeadLimits, Parsed, Version};
+use crate::pure::h1::response::{ResponseHeadError, parse_response_head};
+use crate::pure::pool::Timeouts;
+use crate::request::buffers::Buffer;
+use crate::request::connection::Connection;
+use crate::request::exchange::failure::Failure;
+use crate::request::exchange::flow::{FlowError, Wait};
+use crate::request::exchange::scratch::Scratch;
+use crate::request::stream::{ServerStream, Stream as _};
+
+/// The most interim answers (1xx) to one request.
+const INTERIM_MAX: u32 = 16;
+
+/// How large a server's head may be: what a client's may be by default.
+const RESPONSE_HEAD: HeadLimits = HeadLimits { bytes: 64 * 1024, fields: 256 };
+
+/// Which side an exchange waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Client,
+    Server,
+}
+
+/// What the answer's head means for the connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether the client's connection is kept.
+    pub keeps_client: bool,
+    /// Whether a body that ends early would look complete, being framed by the end of the connection.
+    pub is_until_close: bool,
+}
+
+/// The server's end of an exchange.
+#[derive(Debug)]
+pub struct ServerEnd {
+    /// The connection.
+    pub stream: ServerStream,
+    /// What the server sent and was not used yet.
+    pub buffer: Buffer,
+}
+
+/// Both directions of one exchange.
+#[derive(Debug)]
+pub struct Channel<'a> {
+    /// The client.
+    pub connection: &'a mut Connection,
+    /// What the client sent and was not used yet.
+    pub client_buffer: &'a mut Buffer,
+    /// Heads and flows.
+    pub scratch: &'a mut Scratch,
+    /// The server that is asked at present.
+    pub server: Option<ServerEnd>,
+    timeouts: Timeouts,
+    is_written: bool,
+    is_upload_broken: bool,
+    has_client_ended: bool,
+    has_passed_continue: bool,
+    interim: u32,
+    waits_for: Option<Side>,
+}
+
+impl<'a> Channel<'a> {
+    /// A channel that no server is on yet.
+    pub fn new(connection: &'a mut Connection, client_buffer: &'a mut Buffer, scratch: &'a mut Scratch) -> Self {
+        Self {
+            connection,
+            client_buffer,
+            scratch,
+            server: None,
+            timeouts: Timeouts::default(),
+            is_written: false,
+            is_upload_broken: false,
+            has_client_ended: false,
+            has_passed_continue: false,
+            interim: 0,
+            waits_for: None,
+        }
+    }
+
+    /// Puts a server on, which is to get the request from its start: what lies in the upload's
+    /// [`Flow::head`](super::flow::Flow::head).
+    pub fn begin_attempt(&mut self, server: ServerEnd, timeouts: Timeouts) {
+        self.server = Some(server);
+        self.timeouts = timeouts;
+        self.is_written = false;
+        self.is_upload_broken = false;
+        self.waits_for = None;
+        self.scratch.response.clear();
+    }
+
+    /// Takes the server off and goes back to the start of the request.
+    pub fn rewind(&mut self) {
+        self.server = None;
+        let Scratch { upload, forwarded, kept, .. } = &mut *self.scratch;
+        upload.rewind(self.client_buffer, forwarded, kept.bytes());
+    }
+
+    /// Notices that the client went away while no server is on yet.
+    pub fn poll_client_gone(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
+        // A body on its way shows the end of the connection behind it, in its time.
+        if !self.scratch.upload.is_ended() {
+            return Poll::Pending;
+        }
+        self.poll_client_end(context).map_or_else(Poll::Ready, |()| Poll::Pending)
+    }
+
+    /// Sends the request and waits for the head of its final answer, or of a 101; interim answers are passed on meanwhile.
+    ///
+    /// # Errors
+    /// [`Failure`]; none of the final answer has gone to the client.
+    pub async fn answer_head(&mut self) -> Result<(), Failure> {
+        poll_fn(|context| self.poll_answer_head(context)).await
+    }
+
+    fn poll_answer_head(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        if let Err(failure) = self.poll_upload(context) {
+            return Poll::Ready(Err(failure));
+        }
+        match self.poll_server_head(context) {
+            Ok(true) => return Poll::Ready(Ok(())),
+            Ok(false) => {}
+            Err(failure) => return Poll::Ready(Err(failure)),
+        }
+        if let Err(failure) = self.poll_client_end(context) {
+            return Poll::Ready(Err(failure));
+        }
+        self.poll_deadline(context).map(Err)
+    }
+
+    /// Reads from the server as far as it goes. True: the final head is there.
+    fn poll_server_head(&mut self, context: &mut Context<'_>) -> Result<bool, Failure> {
+        loop {
+            if self.parse_head()? {
+                return Ok(true);
+            }
+            let Some(server) = &mut self.server else { return Err(Failure::Reset { is_written: false }) };
+            let download = &mut self.scratch.download;
+            match download.poll_send(context, &mut self.connection.stream, &mut server.buffer) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return Err(Failure::ClientGone),
+                Poll::Pending => return Ok(false),
+            }
+            if !server.buffer.has_room() && !server.buffer.grow_for_head() {
+                return Err(ResponseHeadError::TooLarge.into());
+            }
+            match server.stream.poll_fill(context, &mut server.buffer) {
+                Poll::Ready(Ok(1..)) => self.waits_for = None,
+                Poll::Ready(Ok(0) | Err(_)) if server.buffer.is_empty() && self.interim == 0 => {
+                    return Err(Failure::Reset { is_written: self.is_written });
+                }
+                Poll::Ready(Ok(0) | Err(_)) => return Err(Failure::Truncated),
+                Poll::Pending => return Ok(false),
+            }
+        }
+    }
+
+    /// Looks for a head in the server's buffer. True: it is the final one. An interim one is put on its way to the client.
+    fn parse_head(&mut self) -> Result<bool, Failure> {
+        let Some(server) = &mut self.server else { return Ok(false) };
+        let Scratch { request, response: head, download, upgrade, is_head_request, .. } = &mut *self.scratch;
+        loop {
+            let bytes = server.buffer.bytes();
+            if bytes.is_empty() || parse_response_head(bytes, RESPONSE_HEAD, *is_head_request, head)? == Parsed::Partial
+            {
+                return Ok(false);
+            }
+            if head.status == 101 {
+                // A 101 counts only for the token that was asked for (RFC 9110 7.8).
+                let is_wanted = head.upgrade.of(bytes).eq_ignore_ascii_case(upgrade);
+                return if is_wanted && !upgrade.is_empty() { Ok(true) } else { Err(Failure::UnwantedUpgrade) };
+            }
+            if head.status >= 200 {
+                return Ok(true);
+            }
+            self.interim += 1;
+            if self.interim > INTERIM_MAX {
+                return Err(Failure::TooManyInterim);
+            }
+            // One 100 is enough, and HTTP/1.0 clients know none (RFC 9110 15.2).
+            let is_wanted = request.version == Version::Http11 && !(head.status == 100 && self.has_passed_continue);
+            if is_wanted {
+                self.has_passed_continue |= head.status == 100;
+                let (framing, keep) = (ClientFraming::AsSent, ClientConnection::Keep);
+                push_response_head(download.head(), head, bytes, framing, keep, false, &FieldEdits::default());
+            }
+            let length = head.length;
+            server.buffer.consume(length);
+            head.clear();
+        }
+    }
+
+    /// Puts the final head on its way, with what has come of the body, and says what it means for the connections.
+    ///
+    /// # Errors
+    /// [`Failure::Truncated`] where the body's framing is broken from the start.
+    pub fn accept_head(&mut self) -> Result<Verdict, Failure> {
+        let Some(server) = &mut self.server else { return Err(Failure::Truncated) };
+        let Scratch { request, response, upload, download, changed, .. } = &mut *self.scratch;
+        let (is_chunked, framing, is_until_close) = match (response.body, request.version) {
+            (BodyLength::None | BodyLength::Length(_), _) => (false, ClientFraming::AsSent, false),
+            (BodyLength::Chunked | BodyLength::UntilClose, Version::Http11) => (true, ClientFraming::Chunked, false),
+            (BodyLength::Chunked | BodyLength::UntilClose, Version::Http10) => (false, ClientFraming::UntilClose, true),
+        };
+        let is_upload_done = upload.is_done();
+        // A client that was not told to go on may never send its body: what comes next could be either.
+        let is_in_doubt = request.expects_continue && !self.has_passed_continue && !is_upload_done;
+        let keeps_client = self.connection.may_keep(request)
+            && !is_until_close
+            && (is_upload_done || (!self.is_upload_broken && response.keep_alive && !is_in_doubt));
+        let connection = match (keeps_client, request.version) {
+            (false, _) => ClientConnection::Close,
+            (true, Version::Http10) => ClientConnection::KeepAlive,
+            (true, Version::Http11) => ClientConnection::Keep,
+        };
+        let via = self.connection.listener.config.via;
+        let bytes = server.buffer.bytes();
+        push_response_head(download.head(), response, bytes, framing, connection, via, &changed.response);
+        server.buffer.consume(response.length);
+        download.start(response.body, is_chunked, u64::MAX);
+        download.stage_early(&mut server.buffer, &mut |_| {}).map_err(|_| Failure::Truncated)?;
+        Ok(Verdict { keeps_client, is_until_close })
+    }
+
+    /// Puts a 101 on its way.
+    pub fn accept_upgrade(&mut self) {
+        let Some(server) = &mut self.server else { return };
+        let Scratch { response, download, changed, .. } = &mut *self.scratch;
+        let via = self.connection.listener.config.via;
+        let bytes = server.buffer.bytes();
+        let connection = ClientConnection::Upgrade(response.upgrade.of(bytes));
+        let out = download.head();
+        push_response_head(out, response, bytes, ClientFraming::AsSent, connection, via, &changed.response);
+        server.buffer.consume(response.length);
+    }
+
+    /// Sends a head that no body follows.
+    ///
+    /// # Errors
+    /// [`Failure::ClientGone`] and [`Failure::ClientTimeout`].
+    pub async fn send_head(&mut self) -> Result<(), Failure> {
+        let patience = self.connection.listener.config.limits.idle_timeout;
+        self.connection.deadline.set(self.connection.worker.now() + patience);
+        poll_fn(|context| {
+            let stream = &mut self.connection.stream;
+            match self.scratch.download.poll_send(context, stream, self.client_buffer) {
+                Poll::Ready(sent) => Poll::Ready(sent.map_err(|_| Failure::ClientGone)),
+                Poll::Pending if self.connection.deadline.poll_expired(context) => {
+                    Poll::Ready(Err(Failure::ClientTimeout))
+                }
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Passes the answer on, and the rest of the upload meanwhile.
+    ///
+    /// # Errors
+    /// [`Failure`]; the client has got the answer's head, and nothing that makes a cut body look complete.
+    pub async fn transfer(&mut self, verdict: Verdict) -> Result<(), Failure> {
+        poll_fn(|context| self.poll_transfer(context, verdict)).await
+    }
+
+    fn poll_transfer(&mut self, context: &mut Context<'_>, verdict: Verdict) -> Poll<Result<(), Failure>> {
+        let Some(server) = &mut self.server else { return Poll::Ready(Err(Failure::Truncated)) };
+        let download = &mut self.scratch.download;
+        let client = &mut self.connection.stream;
+        let moved = download.poll_move(context, &mut server.stream, &mut server.buffer, client, &mut |_| {});
+        match moved {
+            Poll::Ready(Ok(())) if self.is_over(verdict) => return Poll::Ready(Ok(())),
+            Poll::Ready(Err(FlowError::Write(_))) => return Poll::Ready(Err(Failure::ClientGone)),
+            Poll::Ready(Err(_)) => return Poll::Ready(Err(Failure::Truncated)),
+            Poll::Ready(Ok(())) | Poll::Pending => {}
+        }
+        if let Err(failure) = self.poll_upload(context) {
+            return Poll::Ready(Err(failure));
+        }
+        if self.scratch.download.is_done() && self.is_over(verdict) {
+            return Poll::Ready(Ok(()));
+        }
+        if let Err(failure) = self.poll_client_end(context) {
+            return Poll::Ready(Err(failure));
+        }
+        self.poll_deadline(context).map(Err)
+    }
+
+    /// Whether nothing is left to wait for once the answer has been passed on.
+    fn is_over(&self, verdict: Verdict) -> bool {
+        self.scratch.upload.is_done() || self.is_upload_broken || !verdict.keeps_client
+    }
+
+    /// Whether the server's connection can take another request.
+    pub fn is_reusable(&self) -> bool {
+        self.scratch.response.keep_alive
+            && self.scratch.upload.is_done()
+            && !self.is_upload_broken
+            && self.server.as_ref().is_some_and(|server| server.buffer.is_empty())
+    }
+
+    fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
+        let Scratch { upload, kept, is_idempotent, .. } = &mut *self.scratch;
+        let is_idempotent = *is_idempotent;
+        let Some(server) = &mut self.server else { return Ok(()) };
+        if self.is_upload_broken || upload.is_done() {
+            return Ok(());
+        }
+        let client = &mut self.connection.stream;
+        let moved = upload.poll_move(context, client, self.client_buffer, &mut server.stream, &mut |bytes| {
+            kept.push(bytes);
+        });
+        if upload.has_moved() && !self.is_written {
+            self.is_written = true;
+            if !is_idempotent {
+                kept.give_up();
+            }
+        }
+        match moved {
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
+            // The server may have answered before it stopped reading.
+            Poll::Ready(Err(FlowError::Write(_))) => {
+                self.is_upload_broken = true;
+                Ok(())
+            }
+            Poll::Ready(Err(FlowError::TooLarge)) => Err(Failure::BodyTooLarge),
+            Poll::Ready(Err(FlowError::Framing(_))) => Err(Failure::Body),
+            Poll::Ready(Err(FlowError::Read(_) | FlowError::Truncated)) => Err(Failure::ClientGone),
+        }
+    }
+
+    /// Notices that the client went away while there is nothing to read for the upload. What a pipelining client has sent
+    /// stays in its buffer for the next exchange.
+    fn poll_client_end(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
+        if !self.scratch.upload.is_ended() || self.has_client_ended {
+            return Ok(());
+        }
+        while self.client_buffer.has_room() {
+            match self.connection.stream.poll_fill(context, self.client_buffer) {
+                Poll::Ready(Ok(0)) if self.connection.listener.config.half_close => {
+                    self.has_client_ended = true;
+                    return Ok(());
+                }
+                Poll::Ready(Ok(0)) | Poll::Ready(Err(_)) => return Err(Failure::ClientGone),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Pending => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the clock anew whenever bytes moved or the side that is waited for changed. The client is to blame where both
+    /// are waited for: a server need not answer before it has the whole request.
+    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
+        let Scratch { upload, download, .. } = &mut *self.scratch;
+        let is_client = download.wait() == Wait::Receiver || (upload.wait() == Wait::Sender && !self.is_upload_broken);
+        let side = if is_client { Side::Client } else { Side::Server };
+        let moved = upload.take_moved() | download.take_moved();
+        let deadline = &self.connection.deadline;
+        if moved || self.waits_for != Some(side) {
+            self.waits_for = Some(side);
+            let patience: Duration = match side {
+                Side::Client => self.connection.listener.config.limits.idle_timeout,
+                Side::Server => self.timeouts.response,
+            };
+            deadline.set(self.connection.worker.now() + patience);
+        }
+        if !deadline.poll_expired(context) {
+            return Poll::Pending;
+        }
+        Poll::Ready(match side {
+            Side::Client => Failure::ClientTimeout,
+            Side::Server => Failure::ResponseTimeout,
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! The choice of a server for one attempt, and what becomes of it: its lease, its outcome, its connection.
+
+use std::sync::Arc;
+
+use crate::base::error::Blame;
+use crate::base::time::Timestamp;
+use crate::pure::pool::{Pool, Tried};
+use crate::pure::trace::Trace;
+use crate::request::exchange::channel::Channel;
+use crate::request::exchange::decision::Forward;
+use crate::request::exchange::failure::Failure;
+use crate::request::stream::ServerStream;
+use crate::request::worker::Worker;
+use crate::shared::choose::Ask;
+use crate::shared::lease::{Lease, PoolRef};
+use crate::shared::outcome::Outcome;
+use crate::transport::dial::DialError;
+
+/// A server that was chosen, and the place that was taken there.
+#[derive(Debug)]
+pub struct Choice {
+    /// The pool.
+    pub pool: Arc<Pool>,
+    /// The place at the server.
+    pub lease: Lease,
+    /// Whether only a connection of its own will do: the server was tried before.
+    pub wants_fresh: bool,
+    chosen: Timestamp,
+}
+
+/// Chooses a server that was not tried, where there is one, and takes a place there.
+///
+/// # Errors
+/// [`Failure::NoServer`].
+pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried) -> Result<Choice, Failure> {
+    let worker = &channel.connection.worker;
+    let now = worker.now();
+    let record = &mut channel.scratch.record;
+    if tried.is_empty() {
+        forward.record.budget.note_request(now);
+    }
+    let pool = PoolRef { index: forward.index, name: &forward.pool.name };
+    let ask = Ask { key: forward.key, tried, now };
+    let lease = worker.admission.admit(pool, ask, &mut Trace::off()).await.map_err(|_| Failure::NoServer)?;
+    let endpoint = lease.endpoint();
+    record.server = Some(Arc::clone(&endpoint.server));
+    record.attempts += 1;
+    let wants_fresh = tried.contains(endpoint.record.slot);
+    Ok(Choice { pool: Arc::clone(&forward.pool), lease, wants_fresh, chosen: now })
+}
+
+impl Choice {
+    /// The server's answer has begun.
+    pub fn answers(&mut self, status: u16, now: Timestamp) {
+        self.lease.outcome(Outcome::Answered { status, latency: now.since(self.chosen) });
+    }
+
+    /// The attempt failed before the answer.
+    pub fn fails(&mut self, failure: &Failure) {
+        self.lease.outcome(outcome_of(failure));
+    }
+
+    /// The exchange is over: as it should be, or by a failure after the answer's head.
+    pub fn ends(&mut self, channel: &Channel<'_>, failure: Option<&Failure>) {
+        if let Some(failure) = failure {
+            self.lease.outcome(outcome_of(failure));
+        }
+        let (up, down) = (channel.scratch.upload.passed(), channel.scratch.download.passed());
+        self.lease.endpoint().record.count_bytes(up, down);
+    }
+
+    /// Keeps the server's connection for another request.
+    pub fn keep(&self, worker: &Worker, stream: ServerStream) {
+        let endpoint = self.lease.endpoint();
+        let upstream = &self.pool.upstream;
+        let (slot, incarnation) = (endpoint.record.slot, endpoint.incarnation);
+        worker.idle.put(slot, incarnation, stream, worker.now(), upstream.idle_max as usize, upstream.idle_timeout);
+    }
+}
+
+/// What control is told of a failure. A client's fault never counts against the server.
+fn outcome_of(failure: &Failure) -> Outcome {
+    match failure {
+        Failure::Connect(DialError::TimedOut) => Outcome::ConnectTimeout,
+        Failure::Connect(error) if error.blame() == Blame::Server => Outcome::ConnectError,
+        Failure::Reset { .. } | Failure::Truncated => Outcome::Reset,
+        Failure::ResponseTimeout => Outcome::ResponseTimeout,
+        Failure::Response(_) | Failure::UnwantedUpgrade | Failure::TooManyInterim => Outcome::Malformed,
+        failure if failure.blame() == Blame::Client => Outcome::ClientAborted,
+        _ => Outcome::OwnFault,
+    }
+}

@@ -1,0 +1,155 @@
+//! Why an exchange ends without its answer: the one table of statuses and reason tokens that Pointsman answers and logs by
+//! itself (the access log's `reason`).
+
+use crate::base::error::{Blame, RetrySafety};
+use crate::pure::h1::request::RequestHeadError;
+use crate::pure::h1::response::ResponseHeadError;
+use crate::transport::dial::DialError;
+
+/// Why an exchange failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The head breaks the protocol or a limit.
+    #[error(transparent)]
+    Head(#[from] RequestHeadError),
+    /// The path reads differently in different parsers.
+    #[error("ambiguous path")]
+    AmbiguousPath,
+    /// No rule matches.
+    #[error("no rule matches")]
+    NoRule,
+    /// The head did not come in time.
+    #[error("the request head did not come in time")]
+    HeadTimeout,
+    /// The body did not come in time, or the client reads nothing.
+    #[error("the client was too slow")]
+    ClientTimeout,
+    /// The request's body is larger than its limit.
+    #[error("the request body is larger than its limit")]
+    BodyTooLarge,
+    /// The request's body breaks its framing.
+    #[error("malformed request body")]
+    Body,
+    /// The client went away.
+    #[error("the client went away")]
+    ClientGone,
+    /// Too many connections of one client.
+    #[error("too many connections of this client")]
+    TooManyConnections,
+    /// There is no memory for a larger head.
+    #[error("no buffer memory")]
+    NoMemory,
+    /// No server of the pool may get the request.
+    #[error("no server is eligible")]
+    NoServer,
+    /// No connection to a server.
+    #[error(transparent)]
+    Connect(#[from] DialError),
+    /// The server broke off before its answer.
+    #[error("the server closed the connection before its answer")]
+    Reset {
+        /// Whether anything of the request had been written.
+        is_written: bool,
+    },
+    /// The server did not answer in time.
+    #[error("the server did not answer in time")]
+    ResponseTimeout,
+    /// The server's answer is not HTTP.
+    #[error("the server's answer is malformed: {0}")]
+    Response(#[from] ResponseHeadError),
+    /// The server switched protocols unasked, or to another one.
+    #[error("the server switched protocols unasked")]
+    UnwantedUpgrade,
+    /// Too many interim answers.
+    #[error("too many interim answers")]
+    TooManyInterim,
+    /// The answer was cut short after its head was passed on.
+    #[error("the server's answer was cut short")]
+    Truncated,
+}
+
+impl Failure {
+    /// The status that the client gets where nothing was sent yet; 499 is for the log alone.
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::Head(error) => error.status(),
+            Self::AmbiguousPath | Self::Body => 400,
+            Self::NoRule => 404,
+            Self::HeadTimeout | Self::ClientTimeout => 408,
+            Self::BodyTooLarge => 413,
+            Self::TooManyConnections => 429,
+            Self::ClientGone => 499,
+            Self::NoMemory | Self::NoServer => 503,
+            Self::Connect(DialError::TimedOut) | Self::ResponseTimeout => 504,
+            Self::Connect(_)
+            | Self::Reset { .. }
+            | Self::Response(_)
+            | Self::UnwantedUpgrade
+            | Self::TooManyInterim
+            | Self::Truncated => 502,
+        }
+    }
+
+    /// The token in the access log.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Head(error) => match error.status() {
+                414 | 431 => "head-too-large",
+                417 => "expectation",
+                505 => "version",
+                _ => "malformed",
+            },
+            Self::AmbiguousPath => "ambiguous-path",
+            Self::NoRule => "no-rule",
+            Self::HeadTimeout => "head-timeout",
+            Self::ClientTimeout => "client-timeout",
+            Self::BodyTooLarge => "body-too-large",
+            Self::Body => "malformed-body",
+            Self::ClientGone => "client-gone",
+            Self::TooManyConnections => "connections-per-client",
+            Self::NoMemory => "no-memory",
+            Self::NoServer => "no-server",
+            Self::Connect(DialError::TimedOut) => "connect-timeout",
+            Self::Connect(DialError::Refused) => "connect-refused",
+            Self::Connect(DialError::Unreachable(_) | DialError::Unsupported) => "connect-unreachable",
+            Self::Connect(DialError::Exhausted(_)) => "no-descriptors",
+            Self::Reset { .. } => "upstream-reset",
+            Self::ResponseTimeout => "response-timeout",
+            Self::Response(_) => "malformed-response",
+            Self::UnwantedUpgrade => "unwanted-upgrade",
+            Self::TooManyInterim => "too-many-interim",
+            Self::Truncated => "truncated",
+        }
+    }
+
+    /// Whom it speaks against.
+    pub const fn blame(&self) -> Blame {
+        match self {
+            Self::Head(_)
+            | Self::AmbiguousPath
+            | Self::HeadTimeout
+            | Self::ClientTimeout
+            | Self::BodyTooLarge
+            | Self::Body
+            | Self::ClientGone
+            | Self::TooManyConnections => Blame::Client,
+            Self::NoRule | Self::NoMemory | Self::NoServer => Blame::Us,
+            Self::Connect(error) => error.blame(),
+            Self::Reset { .. }
+            | Self::ResponseTimeout
+            | Self::Response(_)
+            | Self::UnwantedUpgrade
+            | Self::TooManyInterim
+            | Self::Truncated => Blame::Server,
+        }
+    }
+
+    /// Whether the request may be sent again. A slow request is never repeated for being slow.
+    pub const fn retry_safety(&self) -> RetrySafety {
+        match self {
+            Self::Connect(_) | Self::Reset { is_written: false } => RetrySafety::NothingWritten,
+            Self::Reset { is_written: true } => RetrySafety::Unanswered,
+            _ => RetrySafety::Never,
+        }
+    }
+}

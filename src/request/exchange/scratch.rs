@@ -1,0 +1,134 @@
+//! Memory of an exchange that is kept from one to the next, so that a request allocates nothing.
+
+use crate::base::units::Bytes;
+use crate::pure::decision::Changed;
+use crate::pure::h1::body::BodyLength;
+use crate::pure::h1::request::RequestHead;
+use crate::pure::h1::response::ResponseHead;
+use crate::pure::pool::RETRY_BODY_MAX;
+use crate::pure::rule::captures::Captures;
+use crate::request::account::Record;
+use crate::request::buffers::Buffer;
+use crate::request::exchange::failure::Failure;
+use crate::request::exchange::flow::{Flow, FlowError};
+
+/// What an exchange works with.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    /// The request's head.
+    pub request: RequestHead,
+    /// The answer's head.
+    pub response: ResponseHead,
+    /// Client to server.
+    pub upload: Flow,
+    /// Server to client.
+    pub download: Flow,
+    /// The request's head as the server gets it.
+    pub forwarded: Vec<u8>,
+    /// What was sent of the request's body, for a repetition.
+    pub kept: Kept,
+    /// The normalized path, where it is not what was sent.
+    pub path: String,
+    /// What the rule's pattern captured.
+    pub captures: Captures,
+    /// What the rule changes.
+    pub changed: Changed,
+    /// What is to be accounted for.
+    pub record: Record,
+    /// The largest body that is let through.
+    pub body_max: Bytes,
+    /// Whether the request is a HEAD.
+    pub is_head_request: bool,
+    /// Whether its method is idempotent (RFC 9110 9.2.2).
+    pub is_idempotent: bool,
+    /// Whether the client broke the protocol or a limit: where its next request begins is not known.
+    pub is_broken: bool,
+    /// The upgrade token that the server is asked for; empty: none.
+    pub upgrade: Vec<u8>,
+    /// Under which key the answer's media type is learned.
+    pub learn: Option<u64>,
+}
+
+impl Scratch {
+    /// Makes it ready for the next exchange.
+    pub fn clear(&mut self) {
+        self.upload.reset();
+        self.download.reset();
+        self.forwarded.clear();
+        self.kept.clear();
+        self.changed.clear();
+        self.record.clear();
+        self.request.clear();
+        self.is_broken = false;
+        self.is_head_request = false;
+        self.upgrade.clear();
+        self.learn = None;
+    }
+
+    /// Puts the head and what has come of the body on their way, so that they leave in one write.
+    ///
+    /// # Errors
+    /// [`Failure`] where the body is malformed or too large.
+    pub fn begin_upload(&mut self, buffer: &mut Buffer) -> Result<(), Failure> {
+        let body = self.request.body;
+        self.upload.start(body, body == BodyLength::Chunked, self.body_max.0);
+        self.upload.head().extend_from_slice(&self.forwarded);
+        self.kept.begin(body != BodyLength::None);
+        let kept = &mut self.kept;
+        self.upload.stage_early(buffer, &mut |bytes| kept.push(bytes)).map_err(|error| match error {
+            FlowError::TooLarge => Failure::BodyTooLarge,
+            FlowError::Framing(_) | FlowError::Read(_) | FlowError::Truncated | FlowError::Write(_) => Failure::Body,
+        })
+    }
+}
+
+/// The part of a request's body that was sent, as it was framed, up to [`RETRY_BODY_MAX`].
+#[derive(Debug, Default)]
+pub struct Kept {
+    bytes: Vec<u8>,
+    is_wanted: bool,
+    is_lost: bool,
+}
+
+impl Kept {
+    fn begin(&mut self, is_wanted: bool) {
+        self.is_wanted = is_wanted;
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.is_wanted = false;
+        self.is_lost = false;
+    }
+
+    /// Keeps bytes, where a repetition may need them.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if !self.is_wanted || bytes.is_empty() {
+            return;
+        }
+        if self.bytes.len() + bytes.len() > RETRY_BODY_MAX.as_usize() {
+            self.give_up();
+        } else {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// Keeps nothing more: the request can't be sent again.
+    pub fn give_up(&mut self) {
+        if self.is_wanted {
+            self.bytes = Vec::new();
+            self.is_wanted = false;
+            self.is_lost = true;
+        }
+    }
+
+    /// Whether all that was sent is here.
+    pub const fn is_whole(&self) -> bool {
+        !self.is_lost
+    }
+
+    /// What was sent.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}

@@ -1,0 +1,153 @@
+//! Listening sockets: opened by the main thread, accepted from by the workers.
+//!
+//! Every worker gets a socket of its own for each address (`SO_REUSEPORT`): the kernel deals connections out, and no worker
+//! wakes another. The address is bound once without the option first, so that a port in use is noticed.
+
+use std::cell::Cell;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::sync::Notify;
+
+use crate::base::id::ListenerIndex;
+use crate::pure::config;
+use crate::request::connection;
+use crate::request::worker::Worker;
+
+/// The queue of connections that the kernel keeps for a socket.
+const BACKLOG: i32 = 4096;
+/// Waits after an accept that failed for want of descriptors or memory: doubled from the first to the last.
+const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// How often a worker that holds the most connections looks whether one has gone elsewhere.
+const FULL_PAUSE: Duration = Duration::from_millis(20);
+
+/// A port that can't be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("can't listen on {address}: {cause}")]
+pub struct ListenError {
+    /// The address.
+    pub address: SocketAddr,
+    /// Why.
+    #[source]
+    pub cause: io::Error,
+}
+
+/// What all connections of a listener share.
+#[derive(Debug)]
+pub struct Listener {
+    /// Its position in the configuration.
+    pub index: ListenerIndex,
+    /// Its address as configured, for logs.
+    pub name: String,
+    /// Its settings.
+    pub config: config::Listener,
+    /// The address that it is bound to; the port is never 0.
+    pub local: SocketAddr,
+    /// The TLS settings, where it speaks TLS.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+/// Opens `count` sockets for `address`.
+///
+/// # Errors
+/// [`ListenError`] where the address is in use, not ours, or not allowed.
+pub fn open(address: SocketAddr, count: usize) -> Result<(SocketAddr, Vec<TcpListener>), ListenError> {
+    let wrap = |cause| ListenError { address, cause };
+    let probe = bind(address, false).map_err(wrap)?;
+    let local = probe.local_addr().map_err(wrap)?.as_socket().unwrap_or(address);
+    drop(probe);
+    let sockets = (0..count.max(1))
+        .map(|_| {
+            let socket = bind(local, true)?;
+            socket.listen(BACKLOG)?;
+            socket.set_nonblocking(true)?;
+            Ok(TcpListener::from(socket))
+        })
+        .collect::<io::Result<Vec<_>>>()
+        .map_err(wrap)?;
+    Ok((local, sockets))
+}
+
+fn bind(address: SocketAddr, is_shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.cloexec(), Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        // `[::]` means both families, as operators expect of a proxy.
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    if is_shared {
+        socket.set_reuse_port(true)?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// The end of a socket's accepting: asked for by the worker, reached when the kernel's queue is empty, for what waits there
+/// would be reset.
+#[derive(Debug, Default)]
+pub struct Closing {
+    is_wanted: Cell<bool>,
+    is_done: Cell<bool>,
+    wanted: Notify,
+}
+
+impl Closing {
+    /// Asks for the end.
+    pub fn close(&self) {
+        self.is_wanted.set(true);
+        self.wanted.notify_one();
+    }
+
+    /// Whether the socket is closed.
+    pub fn is_closed(&self) -> bool {
+        self.is_done.get()
+    }
+}
+
+/// Accepts from one socket until its end is asked for.
+pub async fn accept(
+    worker: Rc<Worker>,
+    listener: Arc<Listener>,
+    socket: tokio::net::TcpListener,
+    closing: Rc<Closing>,
+) {
+    let mut back_off = BACK_OFF.0;
+    loop {
+        if worker.shared.connections.is_full() && !closing.is_wanted.get() {
+            tokio::time::sleep(FULL_PAUSE).await;
+            continue;
+        }
+        let accepted = tokio::select! {
+            biased;
+            accepted = socket.accept() => accepted,
+            () = closing.wanted.notified() => break,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                back_off = BACK_OFF.0;
+                connection::spawn(&worker, &listener, stream, peer);
+            }
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(_) if closing.is_wanted.get() => break,
+            Err(error) => {
+                worker.shared.say_accept_error(&error, listener.local);
+                tokio::time::sleep(back_off).await;
+                back_off = (back_off * 2).min(BACK_OFF.1);
+            }
+        }
+    }
+    drop(socket);
+    closing.is_done.set(true);
+}
+
+/// Whether an accept failed because its connection did not live long enough.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+    )
+}

@@ -1,0 +1,177 @@
+//! What all workers share besides the snapshot: limits and counters of the whole process. Atomics, and one sharded table.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::base::time;
+use crate::pure::config::ProcessLimits;
+use crate::shared::counters::{Counter, ProcessCounters};
+use crate::shared::learned_types::LearnedTypes;
+
+/// How often the same trouble with accepting is said.
+const SAY_EVERY: u64 = 5_000_000_000;
+
+/// How many client connections there are, and may be.
+#[derive(Debug)]
+pub struct Connections {
+    now: AtomicU32,
+    max: u32,
+}
+
+impl Connections {
+    /// Whether no further connection may be accepted.
+    pub fn is_full(&self) -> bool {
+        self.now.load(Ordering::Relaxed) >= self.max
+    }
+
+    /// A connection comes.
+    pub fn enter(&self) {
+        self.now.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A connection ends.
+    pub fn leave(&self) {
+        self.now.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Connections now.
+    pub fn count(&self) -> u32 {
+        self.now.load(Ordering::Relaxed)
+    }
+}
+
+/// What all workers share.
+#[derive(Debug)]
+pub struct Process {
+    /// The limits of the process.
+    pub limits: ProcessLimits,
+    /// Its counters.
+    pub counters: Arc<ProcessCounters>,
+    /// TLS handshakes done.
+    pub handshakes: Counter,
+    /// TLS handshakes that failed or did not come to their end in time.
+    pub handshakes_failed: Counter,
+    /// Accepts that failed for want of descriptors or memory.
+    pub accept_errors: Counter,
+    /// The media types that paths last answered with.
+    pub learned: LearnedTypes,
+    /// Its client connections.
+    pub connections: Connections,
+    /// Connections per client address, where a listener bounds them.
+    pub clients: ClientTable,
+    /// What the workers' random numbers start from.
+    pub seed: u64,
+    said: AtomicU64,
+}
+
+impl Process {
+    /// A process with those limits, for at most `connections_max` client connections.
+    pub fn new(limits: ProcessLimits, connections_max: u32, seed: u64, counters: Arc<ProcessCounters>) -> Self {
+        Self {
+            limits,
+            counters,
+            handshakes: Counter::default(),
+            handshakes_failed: Counter::default(),
+            accept_errors: Counter::default(),
+            learned: LearnedTypes::default(),
+            connections: Connections { now: AtomicU32::new(0), max: connections_max.max(1) },
+            clients: ClientTable::default(),
+            seed,
+            said: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts an accept that failed, and says so now and then.
+    pub fn say_accept_error(&self, error: &io::Error, listener: SocketAddr) {
+        self.accept_errors.add(1);
+        let now = time::now().as_nanos().max(1);
+        let last = self.said.load(Ordering::Relaxed);
+        let is_due = last == 0 || now.saturating_sub(last) > SAY_EVERY;
+        if is_due && self.said.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            tracing::warn!("accepting on {listener} failed, and waits: {error}");
+        }
+    }
+}
+
+/// Shards of the client table.
+const SHARDS: usize = 16;
+
+/// Connections per client address. It holds an entry only while its client has a connection, so that the most connections
+/// bound it too. IPv6 clients count by their /64, the smallest network that is handed out.
+#[derive(Debug, Default)]
+pub struct ClientTable {
+    shards: [Arc<Mutex<HashMap<IpAddr, u32>>>; SHARDS],
+}
+
+/// A connection's place in the table; it leaves with this.
+#[derive(Debug)]
+pub struct ClientPlace {
+    /// Whether the client has more connections than it may.
+    pub is_over_limit: bool,
+    shard: Arc<Mutex<HashMap<IpAddr, u32>>>,
+    client: IpAddr,
+}
+
+impl ClientTable {
+    /// Counts a connection of `client`, which may have `max`.
+    pub fn enter(&self, client: IpAddr, max: u32) -> ClientPlace {
+        let client = match client.to_canonical() {
+            IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
+            v4 @ IpAddr::V4(_) => v4,
+        };
+        let spread = match client {
+            IpAddr::V4(v4) => u64::from(v4.to_bits()),
+            IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64,
+        };
+        let index = (spread.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 60) as usize % SHARDS;
+        let shard = Arc::clone(self.shards.get(index).unwrap_or(&self.shards[0]));
+        let count = {
+            let mut counts = shard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let count = counts.entry(client).or_default();
+            *count += 1;
+            *count
+        };
+        ClientPlace { is_over_limit: count > max, shard, client }
+    }
+}
+
+impl Drop for ClientPlace {
+    fn drop(&mut self) {
+        let mut counts = self.shard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_over_its_limit_until_one_of_its_connections_ends() {
+        let table = ClientTable::default();
+        let client = "192.0.2.1".parse().unwrap();
+        let first = table.enter(client, 1);
+        assert!(!first.is_over_limit);
+        assert!(table.enter(client, 1).is_over_limit);
+        drop(first);
+        assert!(!table.enter(client, 1).is_over_limit);
+        assert!(table.shards.iter().all(|shard| shard.lock().unwrap().is_empty()));
+    }
+
+    #[test]
+    fn addresses_of_one_64_bit_network_are_one_client() {
+        let table = ClientTable::default();
+        let _first = table.enter("2001:db8::1".parse().unwrap(), 1);
+        assert!(table.enter("2001:db8::2".parse().unwrap(), 1).is_over_limit);
+        assert!(!table.enter("2001:db8:0:1::2".parse().unwrap(), 1).is_over_limit);
+    }
+}

@@ -1,0 +1,192 @@
+//! The two ends of an exchange as byte streams: a client's, plain or TLS, and a server's.
+//!
+//! Reads and writes go through `poll_read` and `poll_write`: after a read that did not fill its room the runtime knows that
+//! there is nothing left, and the read that would end in EAGAIN is saved. It refuses to buffer.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+use crate::request::buffers::Buffer;
+
+/// A client's connection.
+#[derive(Debug)]
+pub enum ClientStream {
+    /// Plain TCP.
+    Plain(TcpStream),
+    /// TLS over TCP; boxed, for a rustls connection is large.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// A server's connection. TLS, unix sockets and HTTP/2 become variants of it.
+#[derive(Debug)]
+pub enum ServerStream {
+    /// Plain TCP.
+    Plain(TcpStream),
+}
+
+/// What both ends can do.
+pub trait Stream {
+    /// Reads into the buffer's room. `Ok(0)` is the end of the stream. The caller makes sure that there is room.
+    fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>>;
+
+    /// Writes what it can of the slices.
+    fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+
+    /// Sends what a layer below keeps back.
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Ends our side: FIN, and close_notify before it.
+    fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+fn poll_fill<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    context: &mut Context<'_>,
+    buffer: &mut Buffer,
+) -> Poll<io::Result<usize>> {
+    let mut room = ReadBuf::new(buffer.room());
+    let result = Pin::new(stream).poll_read(context, &mut room);
+    let count = room.filled().len();
+    match result {
+        Poll::Ready(Ok(())) => {
+            buffer.filled(count);
+            Poll::Ready(Ok(count))
+        }
+        Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+        Poll::Pending => Poll::Pending,
+    }
+}
+
+fn poll_write<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    context: &mut Context<'_>,
+    slices: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    match slices {
+        [only] => Pin::new(stream).poll_write(context, only),
+        _ => Pin::new(stream).poll_write_vectored(context, slices),
+    }
+}
+
+impl Stream for ClientStream {
+    fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(stream) => poll_fill(stream, context, buffer),
+            Self::Tls(stream) => poll_fill(stream.as_mut(), context, buffer),
+        }
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(stream) => poll_write(stream, context, slices),
+            Self::Tls(stream) => poll_write(stream.as_mut(), context, slices),
+        }
+    }
+
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(context),
+        }
+    }
+}
+
+impl ClientStream {
+    /// Waits for something to read without a buffer in hand; bytes that TLS has decrypted already count.
+    pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(stream) => stream.poll_read_ready(context),
+            Self::Tls(stream) => {
+                let (tcp, tls) = stream.get_mut();
+                match tls.process_new_packets() {
+                    Ok(state) if state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed() => {
+                        tcp.poll_read_ready(context)
+                    }
+                    // The read that follows gets the bytes, the end or the error.
+                    Ok(_) | Err(_) => Poll::Ready(Ok(())),
+                }
+            }
+        }
+    }
+
+    /// The TLS version, where the client speaks TLS.
+    pub fn tls_version(&self) -> Option<&'static str> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(stream) => match stream.get_ref().1.protocol_version() {
+                Some(rustls::ProtocolVersion::TLSv1_3) => Some("TLSv1.3"),
+                Some(rustls::ProtocolVersion::TLSv1_2) => Some("TLSv1.2"),
+                _ => None,
+            },
+        }
+    }
+
+    /// The name that the TLS client asked for.
+    pub fn server_name(&self) -> Option<&str> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(stream) => stream.get_ref().1.server_name(),
+        }
+    }
+
+    /// The TCP connection below.
+    pub fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+        }
+    }
+}
+
+impl Stream for ServerStream {
+    fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
+        let Self::Plain(stream) = self;
+        poll_fill(stream, context, buffer)
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let Self::Plain(stream) = self;
+        poll_write(stream, context, slices)
+    }
+
+    fn poll_flush(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self::Plain(stream) = self;
+        Pin::new(stream).poll_shutdown(context)
+    }
+}
+
+impl ServerStream {
+    /// Waits for something to read without a buffer in hand.
+    pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self::Plain(stream) = self;
+        stream.poll_read_ready(context)
+    }
+
+    /// Whether an idle connection has stayed silent: neither closed nor chattering. Costs no syscall unless the runtime has
+    /// seen something arrive, or `is_certain` asks for the socket itself to be looked at.
+    pub fn is_quiet(&self, is_certain: bool) -> bool {
+        let Self::Plain(stream) = self;
+        let seen = if is_certain {
+            socket2::SockRef::from(stream).peek(&mut [std::mem::MaybeUninit::uninit()])
+        } else {
+            stream.try_read(&mut [0])
+        };
+        matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}

@@ -1,0 +1,169 @@
+//! A tunnel: after a 101 both sides' bytes pass as they are, each direction ends by itself, and a pause costs no buffer.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::pure::h1::body::BodyLength;
+use crate::request::buffers::Grant;
+use crate::request::connection::{Connection, Next};
+use crate::request::exchange::channel::{Channel, ServerEnd};
+use crate::request::exchange::scratch::Scratch;
+use crate::request::stream::Stream as _;
+
+/// How a tunnel ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TunnelEnd {
+    /// Both directions ended.
+    Ended,
+    /// One side broke.
+    Broken,
+    /// No byte moved for too long.
+    TimedOut,
+}
+
+impl TunnelEnd {
+    /// The token in the access log, where it is not the usual end.
+    pub const fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Ended => None,
+            Self::Broken => Some("tunnel-broken"),
+            Self::TimedOut => Some("tunnel-timeout"),
+        }
+    }
+
+    /// What becomes of the client's connection.
+    pub const fn next(self) -> Next {
+        match self {
+            Self::Ended => Next::Drop,
+            Self::Broken | Self::TimedOut => Next::Abort,
+        }
+    }
+}
+
+/// Which directions have ended, and told the receiving side so.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shut {
+    to_server: bool,
+    to_client: bool,
+}
+
+/// Carries bytes between the two sides of a channel until both directions have ended.
+pub async fn carry(channel: &mut Channel<'_>, grant: &Grant, patience: Duration) -> TunnelEnd {
+    let Some(server) = &mut channel.server else { return TunnelEnd::Broken };
+    let mut tunnel = Tunnel {
+        connection: channel.connection,
+        client_buffer: channel.client_buffer,
+        server,
+        scratch: channel.scratch,
+        shut: Shut::default(),
+        patience,
+    };
+    tunnel.scratch.upload.start(BodyLength::UntilClose, false, u64::MAX);
+    tunnel.scratch.download.start(BodyLength::UntilClose, false, u64::MAX);
+    let end = loop {
+        tunnel.restart_clock();
+        match poll_fn(|context| tunnel.poll_busy(context)).await {
+            Ok(true) => break TunnelEnd::Ended,
+            Ok(false) => {}
+            Err(error) => break end_by(&error),
+        }
+        tunnel.client_buffer.release();
+        tunnel.server.buffer.release();
+        grant.suspend();
+        match poll_fn(|context| tunnel.poll_pause(context)).await {
+            Ok(()) => grant.resume().await,
+            Err(error) => break end_by(&error),
+        }
+    };
+    end
+}
+
+fn end_by(error: &io::Error) -> TunnelEnd {
+    if error.kind() == io::ErrorKind::TimedOut { TunnelEnd::TimedOut } else { TunnelEnd::Broken }
+}
+
+struct Tunnel<'c> {
+    connection: &'c mut Connection,
+    client_buffer: &'c mut crate::request::buffers::Buffer,
+    server: &'c mut ServerEnd,
+    scratch: &'c mut Scratch,
+    shut: Shut,
+    patience: Duration,
+}
+
+impl Tunnel<'_> {
+    fn restart_clock(&self) {
+        self.connection.deadline.set(self.connection.worker.now() + self.patience);
+    }
+
+    /// Moves bytes until there are none. True: both directions have ended.
+    fn poll_busy(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        match self.poll_carry(context) {
+            Ok(false) if self.is_busy() => {
+                if self.scratch.upload.take_moved() | self.scratch.download.take_moved() {
+                    self.restart_clock();
+                }
+                if self.connection.deadline.poll_expired(context) {
+                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                }
+                Poll::Pending
+            }
+            carried => Poll::Ready(carried),
+        }
+    }
+
+    /// Whether bytes, or the end of a direction, are on their way.
+    fn is_busy(&self) -> bool {
+        let Scratch { upload, download, .. } = &*self.scratch;
+        !(self.client_buffer.is_empty() && self.server.buffer.is_empty() && upload.is_empty() && download.is_empty())
+            || (upload.is_ended() && !self.shut.to_server)
+            || (download.is_ended() && !self.shut.to_client)
+    }
+
+    /// Moves what can be moved now. True: both directions have ended.
+    fn poll_carry(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
+        let broken = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+        let client = &mut self.connection.stream;
+        let ServerEnd { stream: server, buffer: server_buffer } = &mut *self.server;
+        let Scratch { upload, download, .. } = &mut *self.scratch;
+        if !self.shut.to_server
+            && let Poll::Ready(moved) = upload.poll_move(context, client, self.client_buffer, server, &mut |_| {})
+        {
+            moved.map_err(broken)?;
+            self.shut.to_server = is_shut(server.poll_shutdown(context))?;
+        }
+        if !self.shut.to_client
+            && let Poll::Ready(moved) = download.poll_move(context, server, server_buffer, client, &mut |_| {})
+        {
+            moved.map_err(broken)?;
+            self.shut.to_client = is_shut(client.poll_shutdown(context))?;
+        }
+        Ok(self.shut.to_server && self.shut.to_client)
+    }
+
+    /// Waits, with no buffer in hand, until either side has something to read.
+    fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.shut.to_server && self.connection.stream.poll_readable(context)?.is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        if !self.shut.to_client && self.server.stream.poll_readable(context)?.is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        if self.connection.deadline.poll_expired(context) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        Poll::Pending
+    }
+}
+
+/// A side that is gone already has been told enough.
+fn is_shut(shut: Poll<io::Result<()>>) -> io::Result<bool> {
+    match shut {
+        Poll::Ready(Ok(())) => Ok(true),
+        Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::NotConnected => Ok(true),
+        Poll::Ready(Err(error)) => Err(error),
+        Poll::Pending => Ok(false),
+    }
+}

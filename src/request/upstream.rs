@@ -1,0 +1,98 @@
+//! One worker's idle connections to servers: the last one used is the first one taken.
+//!
+//! Bounded per server by `idle-max` and in time by `idle-timeout`, which is below the server's own, so that the server seldom
+//! closes first. A connection that closed or spoke while it was idle is never used (RFC 9112 9.2). It refuses to dial.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use crate::base::id::ServerSlot;
+use crate::base::time::Timestamp;
+use crate::request::stream::ServerStream;
+
+#[derive(Debug)]
+struct Idle {
+    stream: ServerStream,
+    since: Timestamp,
+}
+
+/// The idle connections to one server.
+#[derive(Debug, Default)]
+struct Shelf {
+    connections: VecDeque<Idle>,
+    timeout: Duration,
+    /// The address the connections lead to, as a number that changes with it.
+    incarnation: u32,
+}
+
+/// The idle connections of one worker.
+#[derive(Debug, Default)]
+pub struct IdleConnections {
+    shelves: RefCell<HashMap<ServerSlot, Shelf>>,
+}
+
+impl IdleConnections {
+    /// A connection that was silent while it was idle. `is_certain` looks at the socket itself: for requests that can't be
+    /// sent again.
+    pub fn take(&self, slot: ServerSlot, incarnation: u32, now: Timestamp, is_certain: bool) -> Option<ServerStream> {
+        let mut shelves = self.shelves.borrow_mut();
+        let shelf = shelves.get_mut(&slot)?;
+        if shelf.incarnation != incarnation {
+            shelf.connections.clear();
+            return None;
+        }
+        while let Some(idle) = shelf.connections.pop_back() {
+            if now.since(idle.since) < shelf.timeout && idle.stream.is_quiet(is_certain) {
+                return Some(idle.stream);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection whose exchange is over, unless `max` are kept already.
+    pub fn put(
+        &self,
+        slot: ServerSlot,
+        incarnation: u32,
+        stream: ServerStream,
+        now: Timestamp,
+        max: usize,
+        timeout: Duration,
+    ) {
+        let mut shelves = self.shelves.borrow_mut();
+        let shelf = shelves.entry(slot).or_default();
+        if shelf.incarnation != incarnation {
+            shelf.connections.clear();
+            shelf.incarnation = incarnation;
+        }
+        shelf.timeout = timeout;
+        if shelf.connections.len() < max {
+            shelf.connections.push_back(Idle { stream, since: now });
+        }
+    }
+
+    /// Lets go of what is too old, closed or chattering.
+    pub fn sweep(&self, now: Timestamp) {
+        self.shelves.borrow_mut().retain(|_, shelf| {
+            let timeout = shelf.timeout;
+            shelf.connections.retain(|idle| now.since(idle.since) < timeout && idle.stream.is_quiet(false));
+            !shelf.connections.is_empty()
+        });
+    }
+
+    /// How many connections are kept.
+    pub fn len(&self) -> usize {
+        self.shelves.borrow().values().map(|shelf| shelf.connections.len()).sum()
+    }
+
+    /// Whether none is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Closes all of them.
+    pub fn clear(&self) {
+        self.shelves.borrow_mut().clear();
+    }
+}

@@ -1,0 +1,112 @@
+//! Runs the fuzz targets without a fuzzer: on every file of their corpus, and on mutations of those files.
+//!
+//! What must hold stands in the targets; here is only where the inputs come from.
+
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::path::Path;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+#[path = "../fuzz/src/codec.rs"]
+mod codec;
+
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
+    let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.into_iter().map(|path| fs::read(path).unwrap()).collect()
+}
+
+/// Every file of a corpus passes, and the corpus shows both what is accepted and what is not.
+fn replay(target: &str, run: impl Fn(&[u8]) -> bool) {
+    let inputs = corpus(target);
+    let accepted = inputs.iter().filter(|input| run(input)).count();
+    assert!(accepted >= 5 && inputs.len() - accepted >= 5, "{accepted} of {} inputs are accepted", inputs.len());
+}
+
+#[test]
+fn the_corpus_passes() {
+    replay("request_head", codec::request_head);
+    replay("response_head", codec::response_head);
+    replay("chunked_body", codec::chunked_body);
+}
+
+/// One change to an input.
+#[derive(Clone, Debug)]
+enum Mutation {
+    Replace(Index, u8),
+    Insert(Index, u8),
+    Remove(Index, usize),
+    /// A part of the other input goes in.
+    Splice(Index, Index, usize),
+}
+
+fn mutation() -> impl Strategy<Value = Mutation> {
+    let byte = prop_oneof![prop::sample::select(&b"\r\n\t :;,\0/#0159afx\x7f\x80\xff"[..]), any::<u8>()];
+    prop_oneof![
+        (any::<Index>(), byte.clone()).prop_map(|(place, byte)| Mutation::Replace(place, byte)),
+        (any::<Index>(), byte).prop_map(|(place, byte)| Mutation::Insert(place, byte)),
+        (any::<Index>(), 1_usize..8).prop_map(|(place, count)| Mutation::Remove(place, count)),
+        (any::<Index>(), any::<Index>(), 1_usize..64).prop_map(|(to, from, count)| Mutation::Splice(to, from, count)),
+    ]
+}
+
+fn mutate(mut input: Vec<u8>, other: &[u8], mutations: &[Mutation]) -> Vec<u8> {
+    for mutation in mutations {
+        let place = |index: &Index| index.index(input.len() + 1);
+        match mutation {
+            Mutation::Replace(index, byte) => {
+                let place = place(index);
+                input.splice(place..(place + 1).min(input.len()), [*byte]);
+            }
+            Mutation::Insert(index, byte) => input.insert(place(index), *byte),
+            Mutation::Remove(index, count) => {
+                let place = place(index);
+                input.drain(place..(place + count).min(input.len()));
+            }
+            Mutation::Splice(to, from, count) => {
+                let from = from.index(other.len() + 1);
+                let part = &other[from..(from + count).min(other.len())];
+                let place = place(to);
+                input.splice(place..place, part.iter().copied());
+            }
+        }
+    }
+    input
+}
+
+/// Inputs near those of a corpus.
+fn near(target: &str) -> impl Strategy<Value = Vec<u8>> {
+    let inputs = prop::sample::select(corpus(target));
+    (inputs.clone(), inputs, prop::collection::vec(mutation(), 0..6))
+        .prop_map(|(input, other, mutations)| mutate(input, &other, &mutations))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn request_heads_near_the_corpus_pass(input in near("request_head")) {
+        codec::request_head(&input);
+    }
+
+    #[test]
+    fn response_heads_near_the_corpus_pass(input in near("response_head")) {
+        codec::response_head(&input);
+    }
+
+    #[test]
+    fn chunked_bodies_near_the_corpus_pass(input in near("chunked_body")) {
+        codec::chunked_body(&input);
+    }
+
+    #[test]
+    fn any_bytes_pass(input in prop::collection::vec(any::<u8>(), 0..200)) {
+        codec::request_head(&input);
+        codec::response_head(&input);
+        codec::chunked_body(&input);
+    }
+}

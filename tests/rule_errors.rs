@@ -1,0 +1,323 @@
+//! What people are told of the mistakes they make most: each message says what is wrong, where, and what to do.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use pointsman::operator::check::{Style, check_files, render};
+use pointsman::pure::config::{MemoryFiles, load};
+
+/// What is said of one file.
+fn said(text: &str) -> String {
+    let files = MemoryFiles::one("site.kdl", text);
+    match load(&files, Path::new("site.kdl")) {
+        Ok(_) => "no error".to_owned(),
+        Err(errors) => render(&errors.problems, Style::Plain),
+    }
+}
+
+/// A file that is right, but for `lines`.
+fn said_of(lines: &str) -> String {
+    said(&format!(
+        "listen \"127.0.0.1:8080\"\npool \"origin\" {{ server \"o1\" \"127.0.0.1:9000\" }}\n{}\n",
+        lines.trim_matches('\n')
+    ))
+}
+
+#[test]
+fn misspelt_limit() {
+    insta::assert_snapshot!(said_of(r##"limits { header-timeot "3s"; body-max "1MiB" }"##));
+}
+
+#[test]
+fn misspelt_property() {
+    insta::assert_snapshot!(said_of(r##"rule pth="/img/{*rest}" use="origin""##));
+}
+
+#[test]
+fn misspelt_pool() {
+    insta::assert_snapshot!(said_of(r##"rule use="orign""##));
+}
+
+#[test]
+fn misspelt_node() {
+    insta::assert_snapshot!(said_of(r##"lsten "127.0.0.1:81""##));
+}
+
+#[test]
+fn bare_number() {
+    insta::assert_snapshot!(said_of(r##"limits { header-timeout 10 }"##));
+}
+
+#[test]
+fn wrong_unit() {
+    insta::assert_snapshot!(said_of(r##"limits { body-max "10MB" }"##));
+}
+
+#[test]
+fn quoted_number() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1" weight="2" }"##));
+}
+
+#[test]
+fn given_twice() {
+    insta::assert_snapshot!(said_of(r##"rule path="/a" path="/b" use="origin""##));
+}
+
+#[test]
+fn two_pools() {
+    insta::assert_snapshot!(said_of(r##"pool "origin" { server "o1" "127.0.0.1:9001" }"##));
+}
+
+#[test]
+fn two_servers() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; server "s" "127.0.0.1:2" }"##));
+}
+
+#[test]
+fn weight_range() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1" weight=65536 }"##));
+}
+
+#[test]
+fn empty_pool() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { scheduler "rr" }"##));
+}
+
+#[test]
+fn no_port() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "10.0.0.1" }"##));
+}
+
+#[test]
+fn host_name() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "app.internal:8080" }"##));
+}
+
+#[test]
+fn unquoted_address() {
+    insta::assert_snapshot!(said_of(r##"listen 127.0.0.1:80"##));
+}
+
+#[test]
+fn bare_true() {
+    insta::assert_snapshot!(said_of(r##"listen "127.0.0.1:81" { request-id true }"##));
+}
+
+#[test]
+fn text_switch() {
+    insta::assert_snapshot!(said_of(r##"listen "127.0.0.1:81" { request-id "yes" }"##));
+}
+
+#[test]
+fn later_protocol() {
+    insta::assert_snapshot!(said_of(r##"listen "127.0.0.1:81" { protocols "h2c" }"##));
+}
+
+#[test]
+fn later_scheduler() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; scheduler "mh" key="path" }"##));
+}
+
+#[test]
+fn unknown_scheduler() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; scheduler "wlcc" }"##));
+}
+
+#[test]
+fn later_node() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; persist cookie="S" }"##));
+}
+
+#[test]
+fn later_top() {
+    insta::assert_snapshot!(said_of(r##"admin "127.0.0.1:9999""##));
+}
+
+#[test]
+fn no_action() {
+    insta::assert_snapshot!(said_of(r##"rule path="/a""##));
+}
+
+#[test]
+fn two_actions() {
+    insta::assert_snapshot!(said_of(r##"rule path="/a" use="origin" respond=403"##));
+}
+
+#[test]
+fn process_limit_in_listener() {
+    insta::assert_snapshot!(said_of(r##"listen "127.0.0.1:81" { limits { drain-timeout "5s" } }"##));
+}
+
+#[test]
+fn rule_limit() {
+    insta::assert_snapshot!(said_of(r##"rule use="origin" { limits { idle-timeout "5s" } }"##));
+}
+
+#[test]
+fn unclosed_block() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1""##));
+}
+
+#[test]
+fn bad_escape() {
+    insta::assert_snapshot!(said_of(r##"rule path-regex="^/\d+$" use="origin""##));
+}
+
+#[test]
+fn bad_regex() {
+    insta::assert_snapshot!(said_of(r##"rule path-regex="^/(a" use="origin""##));
+}
+
+#[test]
+fn bad_path() {
+    insta::assert_snapshot!(said_of(r##"rule path="img/{*rest}" use="origin""##));
+}
+
+#[test]
+fn path_without_quotes() {
+    insta::assert_snapshot!(said_of(r##"rule path=/img use="origin""##));
+}
+
+#[test]
+fn unknown_capture() {
+    insta::assert_snapshot!(said_of(r##"rule path="/u/{id}" use="origin" { rewrite "/users/{name}" }"##));
+}
+
+#[test]
+fn capture_in_one_path() {
+    insta::assert_snapshot!(said_of(r##"rule use="origin" key="{id}" { path "/u/{id}" "/me" }"##));
+}
+
+#[test]
+fn no_group() {
+    insta::assert_snapshot!(said_of(r##"rule path="/u" use="origin" key="$1""##));
+}
+
+#[test]
+fn header_as_property() {
+    insta::assert_snapshot!(said_of(r##"rule header="X-Canary" use="origin""##));
+}
+
+#[test]
+fn framing_field() {
+    insta::assert_snapshot!(said_of(r##"rule use="origin" { set-request-header "Content-Length" "0" }"##));
+}
+
+#[test]
+fn bad_cidr() {
+    insta::assert_snapshot!(said_of(r##"rule client="10.0.0.0/33" use="origin""##));
+}
+
+#[test]
+fn host_with_port() {
+    insta::assert_snapshot!(said_of(r##"rule host="a.test:8080" use="origin""##));
+}
+
+#[test]
+fn split_zero() {
+    insta::assert_snapshot!(said_of(r##"rule { split { use "origin" weight=0 } }"##));
+}
+
+#[test]
+fn method_case() {
+    insta::assert_snapshot!(said_of(r##"rule method="get" use="origin""##));
+}
+
+#[test]
+fn redirect_status() {
+    insta::assert_snapshot!(said_of(r##"rule redirect="https://a.test/" status=404"##));
+}
+
+#[test]
+fn change_without_server() {
+    insta::assert_snapshot!(said_of(r##"rule respond=404 { strip-prefix "/api" }"##));
+}
+
+#[test]
+fn upgrade_h2c() {
+    insta::assert_snapshot!(said_of(r##"rule use="origin" upgrade="h2c""##));
+}
+
+#[test]
+fn unknown_listener() {
+    insta::assert_snapshot!(said_of(r##"rule listen="127.0.0.1:8081" use="origin""##));
+}
+
+#[test]
+fn expect_nothing() {
+    insta::assert_snapshot!(said_of(r##"expect "GET http://a.test/""##));
+}
+
+#[test]
+fn expect_no_url() {
+    insta::assert_snapshot!(said_of(r##"expect "/img/x.png" use="origin""##));
+}
+
+#[test]
+fn missing_argument() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" }"##));
+}
+
+#[test]
+fn extra_argument() {
+    insta::assert_snapshot!(said_of(r##"rule "a" "b" use="origin""##));
+}
+
+#[test]
+fn tls_without_key() {
+    insta::assert_snapshot!(said_of(r##"listen "127.0.0.1:81" { tls { certificate "a.crt" } }"##));
+}
+
+#[test]
+fn server_at_top() {
+    insta::assert_snapshot!(said_of(r##"server "o2" "127.0.0.1:9001""##));
+}
+
+#[test]
+fn nested_include() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { include "more.kdl" }"##));
+}
+
+#[test]
+fn single_quotes() {
+    insta::assert_snapshot!(said_of(r##"pool 'b' { server "s" "127.0.0.1:1" }"##));
+}
+
+#[test]
+fn port_alone() {
+    insta::assert_snapshot!(said_of(r##"listen "8081""##));
+}
+
+#[test]
+fn type_annotation() {
+    insta::assert_snapshot!(said_of(r##"(big)rule use="origin""##));
+}
+
+#[test]
+fn property_without_equals() {
+    insta::assert_snapshot!(said_of(r##"rule use "origin""##));
+}
+
+#[test]
+fn duration_words() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; timeout connect="2 sec" }"##));
+}
+
+#[test]
+fn retry_words() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; retry on="conect" }"##));
+}
+
+#[test]
+fn everything_at_once_and_in_reading_order() {
+    let files =
+        MemoryFiles::one("rules/10-base.kdl", "listen \"127.0.0.1:8080\"\ninclude \"more/*.kdl\"\nrule use=\"b\"\n")
+            .with("rules/more/pools.kdl", "pool \"a\" { server \"s\" \"nowhere\" }\npool \"a\" { }\nlimit { }\n")
+            .with("rules/more/broken.kdl", "rule use=\"a\n")
+            .with(
+                "rules/20-more.kdl",
+                "limits { body-max \"1MiB\" }\nlimits { body-max \"2MiB\" }\nlisten \"127.0.0.1:8080\"\n",
+            );
+    let report = check_files(&files, Path::new("rules"), SystemTime::UNIX_EPOCH);
+    insta::assert_snapshot!(report.render(Style::Plain));
+}
