@@ -94,10 +94,11 @@ async fn handle(
     buffer: &mut Buffer,
     scratch: &mut Scratch,
 ) -> Result<Next, Failure> {
-    let decision = decision::decide(connection, buffer, scratch)?;
+    let decision = decision::decide(connection, buffer, scratch);
+    // A head that is refused is used up as well: it must not be taken for the next one.
     let length = scratch.request.length;
     buffer.consume(length);
-    match decision {
+    match decision? {
         Decision::Forward(forward) => pass_on(connection, grant, buffer, scratch, &forward).await,
         Decision::Answer { rule, status, is_redirect } => {
             scratch.record.reason = Some("rule");

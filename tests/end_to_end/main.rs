@@ -9,3 +9,4 @@
 mod support;
 
 mod harness;
+mod listening;
