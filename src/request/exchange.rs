@@ -67,6 +67,7 @@ async fn admit(connection: &Connection) -> Option<Grant> {
 
 /// One request and its answer, accounted for however it ends.
 async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffer, scratch: &mut Scratch) -> Next {
+    scratch.record.begin(time::now());
     let read = head::read(connection, buffer, &mut scratch.request).await;
     match read {
         Ok(HeadRead::Nothing) => return Next::Idle,
@@ -74,7 +75,6 @@ async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffe
         Ok(HeadRead::Whole) | Err(_) => {}
     }
     connection.requests = connection.requests.saturating_add(1);
-    scratch.record.begin(time::now());
     let result = match read {
         Ok(_) => handle(connection, grant, buffer, scratch).await,
         Err(failure) => Err(failure),

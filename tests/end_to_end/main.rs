@@ -9,4 +9,5 @@
 mod support;
 
 mod harness;
+mod limits;
 mod listening;
