@@ -286,6 +286,28 @@ fn limit_connections_max_is_a_pause_of_accepting_that_ends() {
 }
 
 #[test]
+fn limit_connections_max_is_not_exceeded_by_many_listeners_and_workers() {
+    let (origin, gate) = gated();
+    let proxy = Proxy::start(&format!(
+        "listen \"127.0.0.1:0\"\nlisten \"127.0.0.2:0\"\nworkers 4\nlimits {{ connections-max 2; }}\n\
+         pool \"o\" {{ server \"o1\" \"{}\"; }}\nrule use=\"o\"\n",
+        origin.address
+    ));
+    let request = "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+    let mut clients: Vec<Client> = (0..16).map(|at| Client::connect(proxy.addresses[at % 2])).collect();
+    clients.iter_mut().for_each(|client| client.send(request));
+    origin.wait_for_requests(2);
+    let mut other = proxy.client();
+    assert_silent(&mut other);
+    drop(other);
+    assert_eq!(origin.requests().len(), 2);
+    gate.open();
+    for mut client in clients {
+        assert_eq!(client.response().text(), "late");
+    }
+}
+
+#[test]
 fn limit_connections_per_client_max_is_429_and_a_close() {
     let origin = Origin::new("one");
     let proxy = proxy("connections-per-client-max 2", &origin);
