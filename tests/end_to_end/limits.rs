@@ -260,6 +260,16 @@ fn limit_head_max_is_431_for_fields_and_414_for_a_target() {
 }
 
 #[test]
+fn limit_head_max_is_kept_to_for_heads_larger_than_any_buffer() {
+    let origin = Origin::new("one");
+    let proxy = proxy("head-max \"1MiB\"; buffer-memory \"8MiB\"", &origin);
+    let with_field = |length: usize| format!("GET / HTTP/1.1\r\nHost: a.test\r\nX: {}\r\n\r\n", "x".repeat(length));
+    assert_eq!(proxy.client().request(with_field(1_000_000)).text(), "one");
+    assert_eq!(origin.requests()[0].head.field("x").map(str::len), Some(1_000_000));
+    assert_eq!(proxy.client().request(with_field(1 << 20)).status(), 431);
+}
+
+#[test]
 fn limit_fields_max_is_431_for_one_field_more() {
     let origin = Origin::new("one");
     let proxy = proxy("fields-max 5", &origin);
