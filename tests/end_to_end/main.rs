@@ -11,3 +11,4 @@ mod support;
 mod harness;
 mod limits;
 mod listening;
+mod pool_limits;
