@@ -129,6 +129,11 @@ fn later_node() {
 }
 
 #[test]
+fn later_limit() {
+    insta::assert_snapshot!(said_of(r##"limits { header-timeout "10s"; streams-max 64 }"##));
+}
+
+#[test]
 fn later_top() {
     insta::assert_snapshot!(said_of(r##"admin "127.0.0.1:9999""##));
 }

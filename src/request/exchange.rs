@@ -67,6 +67,7 @@ async fn admit(connection: &Connection) -> Option<Grant> {
 
 /// One request and its answer, accounted for however it ends.
 async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffer, scratch: &mut Scratch) -> Next {
+    scratch.record.begin(time::now());
     let read = head::read(connection, buffer, &mut scratch.request).await;
     match read {
         Ok(HeadRead::Nothing) => return Next::Idle,
@@ -74,7 +75,6 @@ async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffe
         Ok(HeadRead::Whole) | Err(_) => {}
     }
     connection.requests = connection.requests.saturating_add(1);
-    scratch.record.begin(time::now());
     let result = match read {
         Ok(_) => handle(connection, grant, buffer, scratch).await,
         Err(failure) => Err(failure),
@@ -94,10 +94,11 @@ async fn handle(
     buffer: &mut Buffer,
     scratch: &mut Scratch,
 ) -> Result<Next, Failure> {
-    let decision = decision::decide(connection, buffer, scratch)?;
+    let decision = decision::decide(connection, buffer, scratch);
+    // A head that is refused is used up as well: it must not be taken for the next one.
     let length = scratch.request.length;
     buffer.consume(length);
-    match decision {
+    match decision? {
         Decision::Forward(forward) => pass_on(connection, grant, buffer, scratch, &forward).await,
         Decision::Answer { rule, status, is_redirect } => {
             scratch.record.reason = Some("rule");

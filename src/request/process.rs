@@ -30,7 +30,13 @@ impl Connections {
         self.now.load(Ordering::Relaxed) >= self.max
     }
 
-    /// A connection comes.
+    /// A connection comes, where there is a place for it.
+    pub fn try_enter(&self) -> bool {
+        let next = |now: u32| (now < self.max).then_some(now + 1);
+        self.now.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
+    }
+
+    /// A connection comes, whatever the bound.
     pub fn enter(&self) {
         self.now.fetch_add(1, Ordering::Relaxed);
     }

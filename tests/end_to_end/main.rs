@@ -9,3 +9,6 @@
 mod support;
 
 mod harness;
+mod limits;
+mod listening;
+mod pool_limits;

@@ -152,7 +152,7 @@ impl<'a> Channel<'a> {
                 Poll::Ready(Err(_)) => return Err(Failure::ClientGone),
                 Poll::Pending => return Ok(false),
             }
-            if !server.buffer.has_room() && !server.buffer.grow_for_head() {
+            if !server.buffer.has_room() && !server.buffer.grow_for_head(RESPONSE_HEAD.bytes) {
                 return Err(ResponseHeadError::TooLarge.into());
             }
             match server.stream.poll_fill(context, &mut server.buffer) {
