@@ -8,7 +8,11 @@
 #[path = "../support/harness.rs"]
 mod support;
 
+mod bodies;
 mod harness;
 mod limits;
 mod listening;
 mod pool_limits;
+mod own_answers;
+#[allow(dead_code, reason = "a subject takes what it needs")]
+mod pools;
