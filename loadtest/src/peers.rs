@@ -111,8 +111,7 @@ fn memory(plan: &idle::Plan, rows: &[Row], bench: &mut Bench) -> Outcome<String>
         if !matches!(row, Row::Idle | Row::IdleTls) {
             return Err(Failure::new(format!("{} is not about memory", row.title())));
         }
-        say(row.title().to_owned());
-        let measured = plan.run(*row, &bench.setting, &mut bench.site, &bench.cores)?;
+        let measured = plan.run(*row, &bench.setting, &mut bench.site, &bench.cores, say)?;
         text.push_str(&format!("\n{}", idle::table(*row, plan.clients, &measured)));
     }
     Ok(text)
