@@ -31,10 +31,8 @@ pub fn table(series: &[Series], subject: Product) -> String {
     let judged = series.iter().flat_map(|one| verdicts(one, subject));
     let (met, missed): (Vec<bool>, Vec<bool>) = judged.partition(|met| *met);
     let _ = writeln!(text, "\nTargets met: {} of {}.", met.len(), met.len() + missed.len());
-    for one in series {
-        for note in notes(one) {
-            let _ = write!(text, "\n{note}");
-        }
+    for note in doubts(series).into_iter().chain(series.iter().flat_map(notes)) {
+        let _ = write!(text, "\n{note}");
     }
     text
 }
@@ -126,42 +124,39 @@ fn busy(series: &Series, subject: Variant, peer: Variant) -> String {
     }
 }
 
-/// Says so where other programs worked on the proxy's core.
-fn shared(series: &Series, variant: Variant) -> Option<String> {
-    let others = core_of(series, variant) - median(series, variant, |sample| sample.share)?;
-    let (title, name, others_percent) = (series.row.title(), variant.name(), others * 100.0);
-    let text =
-        format!("- {title}, {:?}: others took {others_percent:.0} % of {name}'s core: **doubtful**.", series.offer);
-    (others > OTHERS).then_some(text)
+/// What a reader must know of the whole table: one line for each kind of doubt.
+fn doubts(all: &[Series]) -> Vec<String> {
+    let columns: Vec<(&Series, Variant)> =
+        all.iter().flat_map(|one| one.samples.keys().map(move |variant| (one, *variant))).collect();
+    let worst = |figure: &dyn Fn(&Series, Variant) -> Option<f64>, limit: f64| {
+        let found: Vec<f64> = columns.iter().filter_map(|(one, variant)| figure(one, *variant)).collect();
+        let above = found.iter().filter(|value| **value > limit).count();
+        let most = found.iter().copied().fold(0.0, f64::max) * 100.0;
+        (above > 0).then(|| format!("in {above} of {} columns, {most:.0} % at worst", found.len()))
+    };
+    let others = |one: &Series, variant| Some(core_of(one, variant) - median(one, variant, |sample| sample.share)?);
+    let deferred = |one: &Series, variant| median(one, variant, |sample| sample.deferred / sample.cost);
+    let others = worst(&others, OTHERS).map(|text| format!("- **doubtful**: other work on the proxy's core {text}."));
+    let deferred = worst(&deferred, DEFERRED).map(|text| {
+        format!("- packets that the kernel deferred to its own thread are not counted: beside the cost they were more than 1 % {text}.")
+    });
+    others.into_iter().chain(deferred).collect()
 }
 
 /// What a reader of the rows must know beside them.
 fn notes(series: &Series) -> Vec<String> {
-    let mut notes: Vec<String> = series.samples.keys().filter_map(|variant| shared(series, *variant)).collect();
+    let mut notes = Vec::new();
     let title = series.row.title();
     for variant in series.samples.keys() {
         let missing = series.samples.get(variant).map_or(0, |all| all.iter().filter(|sample| sample.is_none()).count());
         if missing > 0 {
-            notes.push(format!(
-                "- {title}, {:?}: {} could not be measured in {missing} rounds.",
-                series.offer,
-                variant.name()
-            ));
+            let name = variant.name();
+            notes.push(format!("- {title}, {:?}: {name} could not be measured in {missing} rounds.", series.offer));
         }
         if let (Some(rate), Some(held)) = (series.rate, median(series, *variant, |sample| sample.throughput))
             && held < f64::from(rate) * HELD
         {
             notes.push(format!("- {title}: the rate of {rate}/s was not held with {}: {held:.0}/s.", variant.name()));
-        }
-        let (deferred, cost) = (median(series, *variant, |s| s.deferred), median(series, *variant, |s| s.cost));
-        if let (Some(deferred), Some(cost)) = (deferred, cost)
-            && deferred > cost * DEFERRED
-        {
-            let name = variant.name();
-            notes.push(format!(
-                "- {title}, {:?}: with {name} the kernel deferred {deferred:.1} µs a request, not counted.",
-                series.offer
-            ));
         }
     }
     if let Some(trouble) = series.troubles.first() {
