@@ -27,6 +27,7 @@ fn pool(count: u32, weight_of: impl Fn(u32) -> u16, is_out: impl Fn(u32) -> bool
             incarnation: 0,
             state: if is_out(number) { State::Down } else { State::Up },
             share: Share::of(weight_of(number)),
+            max: Some(1_000_000),
             load: Arc::default(),
         })
         .collect()

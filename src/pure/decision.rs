@@ -7,7 +7,7 @@ use crate::base::id::PoolIndex;
 use crate::base::rng::Rng;
 use crate::pure::forwarding::FieldEdits;
 use crate::pure::rule::captures::Captures;
-use crate::pure::rule::change::{expand_edits, push_location, rewritten_target};
+use crate::pure::rule::change::{UnsafeTarget, Values, location, rewritten_target};
 use crate::pure::rule::compile::RuleSet;
 use crate::pure::rule::key::{choose_arm, hash_key};
 use crate::pure::rule::{Action, RequestView, Rule};
@@ -47,34 +47,56 @@ impl Changed {
     }
 }
 
+/// What a decision depends on besides the rules.
+#[derive(Debug)]
+pub struct Question<'a> {
+    /// The request.
+    pub view: &'a RequestView<'a>,
+    /// `http` or `https`, as the client speaks.
+    pub scheme: &'static str,
+    /// For splits without a key.
+    pub rng: &'a mut Rng,
+}
+
 /// Decides. `None`: no rule matches.
+///
+/// # Errors
+/// [`UnsafeTarget`] where a rewritten path would be ambiguous.
 pub fn decide(
     rules: &RuleSet,
-    view: &RequestView<'_>,
+    question: Question<'_>,
     captures: &mut Captures,
     changed: &mut Changed,
-    rng: &mut Rng,
     trace: &mut Trace,
-) -> Option<(Arc<Rule>, Destination)> {
-    let rule = Arc::clone(rules.find(view, captures, trace)?.rule);
-    let changes = &rule.changes;
-    expand_edits(&changes.request, view, captures, &mut changed.request);
-    expand_edits(&changes.response, view, captures, &mut changed.response);
+) -> Result<Option<(Arc<Rule>, Destination)>, UnsafeTarget> {
+    let Question { view, scheme, rng } = question;
+    let Some(found) = rules.find(view, captures, trace) else { return Ok(None) };
+    let rule = Arc::clone(found.rule);
+    let values = Values { request: view, captures, scheme };
+    changed.request.set(&rule, false, &values);
+    changed.response.set(&rule, true, &values);
     let destination = match &rule.action {
         Action::Use(pool) => Destination::Pool(*pool),
         Action::Split { key, arms } => {
             let hash = key.as_ref().and_then(|key| hash_key(key, view, captures));
-            Destination::Pool(choose_arm(arms, hash, rng, trace)?)
+            let Some(pool) = choose_arm(arms, hash, rng) else { return Ok(None) };
+            trace.note("rule", || match hash {
+                Some(_) => "the split's key chooses the pool".to_owned(),
+                None => "the split chooses the pool at random, by weight".to_owned(),
+            });
+            Destination::Pool(pool)
         }
-        Action::Redirect { location, status } => {
-            push_location(location, view, captures, &mut changed.target);
-            return Some((Arc::clone(&rule), Destination::Redirect(*status)));
+        Action::Redirect { location: template, status } => {
+            location(template, &values, &mut changed.target);
+            Destination::Redirect(*status)
         }
         Action::Respond { status, .. } => Destination::Respond(*status),
     };
-    changed.is_rewritten = rewritten_target(changes, view, captures, &mut changed.target);
-    if changed.is_rewritten {
-        trace.note("change", || format!("the target becomes {}", String::from_utf8_lossy(&changed.target)));
+    if matches!(destination, Destination::Pool(_)) {
+        changed.is_rewritten = rewritten_target(&rule.changes, &values, &mut changed.target)?;
+        if changed.is_rewritten {
+            trace.note("change", || format!("the target becomes {}", String::from_utf8_lossy(&changed.target)));
+        }
     }
-    Some((rule, destination))
+    Ok(Some((rule, destination)))
 }

@@ -318,6 +318,8 @@ pub struct Candidate {
     pub state: State,
     /// Its share now: that of the configured weight, moved by feedback and slow start.
     pub share: Share,
+    /// The most requests it may have in flight, copied here so that a scan need not follow to the server.
+    pub max: Option<u32>,
     /// Its requests in flight.
     pub load: Arc<Load>,
 }
@@ -410,7 +412,7 @@ impl PoolView<'_> {
     pub fn is_eligible(&self, index: usize) -> bool {
         self.candidates.get(index).is_some_and(|candidate| {
             self.stands(candidate)
-                && candidate.server.max.is_none_or(|max| candidate.load.active() < max)
+                && candidate.max.is_none_or(|max| candidate.load.active() < max)
                 && (self.tried.is_empty() || !self.tried.contains(candidate.slot))
                 && (!self.only_well || candidate.state.allows(Wanted::New))
         })
@@ -429,7 +431,7 @@ impl PoolView<'_> {
         if candidate.share.is_zero() {
             return Some(Ineligible::NoShare);
         }
-        if let Some(max) = candidate.server.max.filter(|max| candidate.load.active() >= *max) {
+        if let Some(max) = candidate.max.filter(|max| candidate.load.active() >= *max) {
             return Some(Ineligible::Full(max));
         }
         self.tried.contains(candidate.slot).then_some(Ineligible::Tried)

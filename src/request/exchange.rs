@@ -67,6 +67,7 @@ async fn admit(connection: &Connection) -> Option<Grant> {
 
 /// One request and its answer, accounted for however it ends.
 async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffer, scratch: &mut Scratch) -> Next {
+    scratch.record.begin(time::now());
     let read = head::read(connection, buffer, &mut scratch.request).await;
     match read {
         Ok(HeadRead::Nothing) => return Next::Idle,
@@ -74,7 +75,6 @@ async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffe
         Ok(HeadRead::Whole) | Err(_) => {}
     }
     connection.requests = connection.requests.saturating_add(1);
-    scratch.record.begin(time::now());
     let result = match read {
         Ok(_) => handle(connection, grant, buffer, scratch).await,
         Err(failure) => Err(failure),
@@ -95,7 +95,7 @@ async fn handle(
     scratch: &mut Scratch,
 ) -> Result<Next, Failure> {
     let decision = decision::decide(connection, buffer, scratch);
-    // Also where nothing comes of it: what follows the head is the next request.
+    // A head that is refused is used up as well: it must not be taken for the next one.
     buffer.consume(scratch.request.length);
     match decision? {
         Decision::Forward(forward) => pass_on(connection, grant, buffer, scratch, &forward).await,
@@ -206,7 +206,7 @@ async fn answer(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut 
             status: reply.status,
             location: reply.is_redirect.then_some(scratch.changed.target.as_slice()),
             body: reply.body,
-            added: &scratch.changed.response.added,
+            added: scratch.changed.response.added(),
             is_to_head: scratch.is_head_request,
             connection: client_connection,
             date,

@@ -265,6 +265,7 @@ fn assemble_pool(
             incarnation,
             state: kept.map_or(State::Up, |(old, _)| old.state),
             share: kept_share.unwrap_or(Share::of(server.weight)),
+            max: server.max,
             load: Arc::clone(&record.load),
         });
         endpoints.push(match kept {

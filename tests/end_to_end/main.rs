@@ -11,6 +11,9 @@ mod support;
 mod bodies;
 mod forwarding;
 mod harness;
+mod limits;
+mod listening;
+mod pool_limits;
 mod own_answers;
 #[allow(dead_code, reason = "a subject takes what it needs")]
 mod pools;

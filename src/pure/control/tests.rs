@@ -1,3 +1,5 @@
+//! The control core's rules one by one, and 256 simulated worlds in which they must hold.
+
 use std::collections::HashMap;
 
 use super::watch::{CHECK_INTERVAL, CHECK_JITTER, CHECK_LOST_AFTER, CHECK_TIMEOUT};

@@ -1,3 +1,5 @@
+//! The table of states, and who is eligible.
+
 use super::*;
 
 #[test]
@@ -70,6 +72,7 @@ fn candidates(states: &[(State, u16)]) -> Vec<Candidate> {
             incarnation: 0,
             state: *state,
             share: Share::of(*weight),
+            max: Some(1),
             load: Arc::default(),
         })
         .collect()

@@ -1,3 +1,5 @@
+//! Golden orders worked by hand, textbook versions as oracles, shares over several workers, and pools that change all the time.
+
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,6 +27,7 @@ fn candidate(number: usize, weight: u16, max: Option<u32>) -> Candidate {
         incarnation: 0,
         state: State::Up,
         share: Share::of(weight),
+        max,
         load: Arc::default(),
     }
 }

@@ -1,12 +1,13 @@
 //! From a parsed head to what becomes of it: the view that rules see is built, the rule found, and the head that a server
 //! would get written down.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::base::id::PoolIndex;
 use crate::base::units::Bytes;
 use crate::pure::config::LogFormat;
-use crate::pure::decision::{Destination, decide as decide_purely};
+use crate::pure::decision::{Destination, Question, decide as decide_purely};
 use crate::pure::forwarding::{ForwardedRequest, Origin, push_request_head};
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::{TargetForm, Version};
@@ -63,7 +64,7 @@ pub struct Forward {
 /// [`Failure`] where no rule matches or the request breaks a limit of its rule or listener.
 pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -> Result<Decision, Failure> {
     let Scratch { request: head, path, captures, changed, record, forwarded, upgrade, .. } = scratch;
-    let Scratch { body_max, is_head_request, is_idempotent, .. } = scratch;
+    let Scratch { body_max, is_head_request, is_idempotent, learning, request_id, .. } = scratch;
     let bytes = buffer.bytes();
     let listener = &connection.listener;
     let worker = &connection.worker;
@@ -87,6 +88,15 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
             Described { method: method.as_bytes(), host: host.as_bytes(), path, query, user_agent, referer };
         record.describe(client, head.version == Version::Http10, &described);
     }
+    if listener.config.request_id {
+        let own = fields.known(Known::XRequestId).find(|id| !id.is_empty());
+        if own.is_none() {
+            let mut rng = worker.rng.borrow_mut();
+            // Into a string, writing can't fail.
+            let _ = write!(request_id, "{:016x}{:016x}", rng.next_u64(), rng.next_u64());
+        }
+        record.set_request_id(own.unwrap_or(request_id.as_bytes()));
+    }
     let path = match head.form {
         Some(TargetForm::Asterisk) => "*",
         _ if raw_path.is_empty() => "/",
@@ -95,7 +105,10 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
 
     worker.admission.snapshot(|snapshot| {
         let learns = snapshot.rules.uses_learned_types();
-        let learned = if learns { worker.shared.learned.get(&host, path) } else { None };
+        let is_learned = learns && worker.shared.learned.recall(&host, path, &mut learning.known);
+        if learns {
+            learning.begin(&host, path);
+        }
         let view = RequestView {
             listener: listener.index,
             method,
@@ -105,10 +118,13 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
             fields,
             client,
             server_name: connection.stream.server_name(),
-            learned_media_type: learned.as_deref(),
+            learned_media_type: is_learned.then_some(learning.known.as_str()),
         };
         let mut rng = worker.rng.borrow_mut();
-        let decided = decide_purely(&snapshot.rules, &view, captures, changed, &mut rng, &mut Trace::off());
+        let scheme = if listener.tls.is_some() { "https" } else { "http" };
+        let question = Question { view: &view, scheme, rng: &mut rng };
+        let decided = decide_purely(&snapshot.rules, question, captures, changed, &mut Trace::off());
+        let decided = decided.map_err(|_| Failure::AmbiguousPath)?;
         let (rule, destination) = decided.ok_or(Failure::NoRule)?;
         record.rule = Some(Arc::clone(&rule));
         let index = match destination {
@@ -140,7 +156,7 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
                     is_tls: listener.tls.is_some(),
                     via: listener.config.via,
                 },
-                request_id: None,
+                request_id: (!request_id.is_empty()).then_some(request_id.as_str()),
                 upgrade: (!upgrade.is_empty()).then_some(upgrade.as_slice()),
                 edits: &changed.request,
             },
@@ -163,9 +179,4 @@ fn wanted_upgrade<'b>(offered: &'b [u8], body: BodyLength, rule: &Rule) -> Optio
             rule.changes.upgrades.iter().any(|a| allows(a))
         }
     })
-}
-
-/// The request's own id, where it has one.
-pub fn request_id<'b>(fields: Fields<'b>) -> Option<&'b [u8]> {
-    fields.known(Known::XRequestId).next().filter(|id| !id.is_empty())
 }

@@ -1,3 +1,5 @@
+//! Choices over snapshots that change, repetitions, and what a trace says.
+
 use super::*;
 use crate::base::id::ServerSlot;
 use crate::pure::pool::{SchedulerConfig, State, Ties, WrrMode};

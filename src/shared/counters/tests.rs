@@ -1,3 +1,5 @@
+//! What is counted in which place, and what lies together on a cache line.
+
 use std::time::Duration;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Leases settle whatever happens, and places are never overrun.
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};

@@ -1,6 +1,8 @@
+//! Snapshots share what does not change, and reloads keep what stays. The pools of tests that need a snapshot are made here.
+
 use super::*;
 use crate::base::id::ServerId;
-use crate::pure::config::ProcessLimits;
+use crate::pure::config::{Places, ProcessLimits};
 use crate::pure::pool::{Address, Retry, SchedulerConfig, Timeouts, Upstream};
 
 /// A server of a test's pool: name, port, weight, places.
@@ -37,6 +39,7 @@ pub(crate) fn config_of(pools: Vec<Arc<Pool>>) -> Arc<Config> {
         user: None,
         access_log: None,
         process: ProcessLimits::default(),
+        places: Places::default(),
     })
 }
 
