@@ -13,7 +13,8 @@ mod forwarding;
 mod harness;
 mod limits;
 mod listening;
-mod pool_limits;
 mod own_answers;
+mod pool_limits;
 #[allow(dead_code, reason = "a subject takes what it needs")]
 mod pools;
+mod retry;
