@@ -18,3 +18,5 @@ mod pool_limits;
 #[allow(dead_code, reason = "a subject takes what it needs")]
 mod pools;
 mod retry;
+mod rules_applied;
+mod upstream_pool;
