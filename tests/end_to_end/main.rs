@@ -19,4 +19,5 @@ mod pool_limits;
 mod pools;
 mod retry;
 mod rules_applied;
+mod tunnel;
 mod upstream_pool;
