@@ -1,3 +1,5 @@
+//! What a check finds in whole files, right ones and wrong ones.
+
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
