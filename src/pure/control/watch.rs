@@ -7,7 +7,7 @@ use super::{CheckFailure, CheckId, Order, OutcomeSummary, Watched};
 use crate::base::id::ServerId;
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
-use crate::pure::pool::State;
+use crate::pure::pool::{State, Wanted};
 
 /// So many connects in a row that fail make a server Suspect.
 pub const CONNECT_FAILURES_MAX: u32 = 3;
@@ -27,6 +27,10 @@ pub const CHECK_LOST_AFTER: Duration = Duration::from_secs(1);
 /// So many good checks in a row bring a server back.
 pub const RISE: u32 = 2;
 
+/// So many checks in a row that fail, other than by a refusal, agree that a suspected server is dead. A refusal says so at
+/// once: nobody listens there.
+pub const FALL: u32 = 3;
+
 /// A turn of a server's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
@@ -41,6 +45,7 @@ pub(super) struct Watch {
     id: ServerId,
     incarnation: u32,
     state: State,
+    pub(super) has_share: bool,
     signs: Signs,
     /// While the server is checked.
     checks: Option<Checks>,
@@ -52,12 +57,27 @@ struct Checks {
     due: Timestamp,
     running: Option<CheckId>,
     passed_in_a_row: u32,
+    failed_in_a_row: u32,
 }
 
 impl Checks {
     /// The first comes at once, or nearly.
     fn begin(now: Timestamp, rng: &mut Rng) -> Self {
-        Self { due: now + jitter(rng), running: None, passed_in_a_row: 0 }
+        Self { due: now + jitter(rng), running: None, passed_in_a_row: 0, failed_in_a_row: 0 }
+    }
+
+    /// A check has failed. Returns the state of a server that was in state `was`.
+    fn failed(&mut self, why: CheckFailure, has_other: bool, was: State) -> State {
+        match why {
+            // Our own want of means is no word on the server.
+            CheckFailure::NotRun => return was,
+            CheckFailure::Refused | CheckFailure::TimedOut | CheckFailure::Unreachable => {}
+        }
+        self.passed_in_a_row = 0;
+        self.failed_in_a_row = self.failed_in_a_row.saturating_add(1);
+        let is_sure = why == CheckFailure::Refused || self.failed_in_a_row >= FALL;
+        // Overload is never treated as death.
+        if was == (State::Suspect { by_overload: false }) && is_sure && has_other { State::Down } else { was }
     }
 }
 
@@ -71,6 +91,7 @@ impl Watch {
             id: server.id.clone(),
             incarnation: server.incarnation,
             state: server.state,
+            has_share: server.has_share,
             signs: Signs::default(),
             checks: None,
         };
@@ -154,38 +175,43 @@ impl Watch {
         }
     }
 
-    /// A check has ended. The result of one that is not expected (any more) says nothing.
+    /// Whether requests that `other` can't get could come here.
+    pub(super) fn can_stand_in_for(&self, other: &Self) -> bool {
+        self.id.pool == other.id.pool && self.has_share && self.state.allows(Wanted::InPanic)
+    }
+
+    /// A check has ended. The result of one that is not expected (any more) says nothing. `has_other`: the pool could do
+    /// without this server.
     pub(super) fn check_done(
         &mut self,
         now: Timestamp,
         id: CheckId,
         result: Result<Duration, CheckFailure>,
+        has_other: bool,
     ) -> Option<Turn> {
         let checks = self.checks.as_mut()?;
         if checks.running != Some(id) {
             return None;
         }
         checks.running = None;
-        let sign = match result {
+        let (to, because) = match result {
             Ok(time) => {
+                checks.failed_in_a_row = 0;
                 checks.passed_in_a_row += 1;
-                Sign::CheckPassed(time)
+                self.signs.add(now, Sign::CheckPassed(time));
+                let to = if checks.passed_in_a_row >= RISE { State::Up } else { self.state };
+                (to, Sign::ChecksPassed(checks.passed_in_a_row))
             }
-            // Our own want of means is no word on the server.
-            Err(CheckFailure::NotRun) => Sign::CheckFailed(CheckFailure::NotRun),
-            Err(why @ (CheckFailure::Refused | CheckFailure::TimedOut | CheckFailure::Unreachable)) => {
-                checks.passed_in_a_row = 0;
-                Sign::CheckFailed(why)
+            Err(why) => {
+                self.signs.add(now, Sign::CheckFailed(why));
+                (checks.failed(why, has_other, self.state), Sign::CheckFailed(why))
             }
         };
-        let passed = checks.passed_in_a_row;
-        self.signs.add(now, sign);
-        (passed >= RISE).then(|| {
+        let from = std::mem::replace(&mut self.state, to);
+        if to == State::Up {
             self.checks = None;
-            let turn = Turn { from: self.state, to: State::Up, because: Sign::ChecksPassed(passed) };
-            self.state = turn.to;
-            turn
-        })
+        }
+        (from != to).then_some(Turn { from, to, because })
     }
 
     fn turn(&mut self, now: Timestamp, to: State, because: Sign, rng: &mut Rng) -> Turn {
@@ -194,11 +220,11 @@ impl Watch {
         Turn { from, to, because }
     }
 
-    /// Only a suspected server is checked.
+    /// Only a server that is not well is checked.
     fn check_as_state_asks(&mut self, now: Timestamp, rng: &mut Rng) {
         self.checks = match self.state {
-            State::Suspect { .. } => Some(Checks::begin(now, rng)),
-            State::Up | State::Recovering | State::Down | State::Drained | State::Maintenance => None,
+            State::Suspect { .. } | State::Down => Some(Checks::begin(now, rng)),
+            State::Up | State::Recovering | State::Drained | State::Maintenance => None,
         };
     }
 }
