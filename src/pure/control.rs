@@ -185,9 +185,8 @@ impl Control {
             Event::Outcomes(slot, seen) => self.update(slot, effects, |watch, rng| watch.saw(now, &seen, rng)),
             Event::CheckDone(check, slot, result) => {
                 self.running.remove(&check);
-                // Asked only where it matters: it takes a look at the whole pool.
-                let has_other = result.is_err() && self.is_suspect(slot) && self.has_other(slot);
-                self.update(slot, effects, |watch, _| watch.check_done(now, check, result, has_other));
+                self.update(slot, effects, |watch, _| watch.check_done(now, check, result));
+                self.fall_if_dead(slot, effects);
             }
             Event::Order(slot, order) => self.update(slot, effects, |watch, rng| watch.ordered(now, order, rng)),
             Event::Reload(servers) => self.reload(now, servers),
@@ -204,8 +203,11 @@ impl Control {
         self.servers.get(&slot).map(Watch::state)
     }
 
-    fn is_suspect(&self, slot: ServerSlot) -> bool {
-        matches!(self.state(slot), Some(State::Suspect { .. }))
+    /// Takes a dead server for Down, unless the pool can't do without it.
+    fn fall_if_dead(&mut self, slot: ServerSlot, effects: &mut Vec<Effect>) {
+        if self.servers.get(&slot).is_some_and(Watch::is_dead) && self.has_other(slot) {
+            self.update(slot, effects, |watch, _| watch.fall());
+        }
     }
 
     /// Whether another server of the same pool could get requests, in panic at least.
@@ -234,6 +236,12 @@ impl Control {
             self.checked.insert(slot);
         } else {
             self.checked.remove(&slot);
+        }
+        if turn.to == State::Up {
+            // Now the pool may do without one that it could not spare before.
+            for dead in self.checked.clone() {
+                self.fall_if_dead(dead, effects);
+            }
         }
     }
 

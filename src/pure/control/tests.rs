@@ -189,6 +189,32 @@ fn the_last_server_of_a_pool_that_could_get_requests_stays_suspect() {
 }
 
 #[test]
+fn a_dead_server_that_could_not_be_spared_falls_when_another_comes_back() {
+    let mut bench = Bench::new(2);
+    let both = [S0, ServerSlot(1)];
+    for slot in both {
+        bench.handle(Event::Outcomes(slot, row(3)));
+    }
+    for check in bench.checks_within(TICK) {
+        bench.handle(Event::CheckDone(check.id, check.server, REFUSED));
+    }
+    assert_eq!(both.map(|slot| bench.control.state(slot).unwrap()), [State::Down, SUSPECT]);
+    for check in bench.checks_within(CHECK_INTERVAL * 2 + TICK * 4) {
+        if check.server == S0 {
+            bench.handle(Event::CheckDone(check.id, S0, PASS));
+        }
+    }
+    while bench.state(0) != State::Up {
+        for check in bench.checks_within(TICK) {
+            assert_eq!(check.server, S0);
+            let effects = bench.handle(Event::CheckDone(check.id, S0, PASS));
+            assert!(bench.state(0) != State::Up || effects.contains(&Effect::SetState(ServerSlot(1), State::Down)));
+        }
+    }
+    assert_eq!(bench.state(1), State::Down);
+}
+
+#[test]
 fn overload_is_never_treated_as_death() {
     let mut bench = Bench::new(0);
     let overloaded = State::Suspect { by_overload: true };

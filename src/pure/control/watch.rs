@@ -58,26 +58,27 @@ struct Checks {
     running: Option<CheckId>,
     passed_in_a_row: u32,
     failed_in_a_row: u32,
+    /// The failure that left no doubt, if no check has passed since.
+    verdict: Option<CheckFailure>,
 }
 
 impl Checks {
     /// The first comes at once, or nearly.
     fn begin(now: Timestamp, rng: &mut Rng) -> Self {
-        Self { due: now + jitter(rng), running: None, passed_in_a_row: 0, failed_in_a_row: 0 }
+        Self { due: now + jitter(rng), running: None, passed_in_a_row: 0, failed_in_a_row: 0, verdict: None }
     }
 
-    /// A check has failed. Returns the state of a server that was in state `was`.
-    fn failed(&mut self, why: CheckFailure, has_other: bool, was: State) -> State {
+    fn failed(&mut self, why: CheckFailure) {
         match why {
             // Our own want of means is no word on the server.
-            CheckFailure::NotRun => return was,
+            CheckFailure::NotRun => return,
             CheckFailure::Refused | CheckFailure::TimedOut | CheckFailure::Unreachable => {}
         }
         self.passed_in_a_row = 0;
         self.failed_in_a_row = self.failed_in_a_row.saturating_add(1);
-        let is_sure = why == CheckFailure::Refused || self.failed_in_a_row >= FALL;
-        // Overload is never treated as death.
-        if was == (State::Suspect { by_overload: false }) && is_sure && has_other { State::Down } else { was }
+        if why == CheckFailure::Refused || self.failed_in_a_row >= FALL {
+            self.verdict = Some(why);
+        }
     }
 }
 
@@ -180,38 +181,52 @@ impl Watch {
         self.id.pool == other.id.pool && self.has_share && self.state.allows(Wanted::InPanic)
     }
 
-    /// A check has ended. The result of one that is not expected (any more) says nothing. `has_other`: the pool could do
-    /// without this server.
+    /// A check has ended. The result of one that is not expected (any more) says nothing.
     pub(super) fn check_done(
         &mut self,
         now: Timestamp,
         id: CheckId,
         result: Result<Duration, CheckFailure>,
-        has_other: bool,
     ) -> Option<Turn> {
         let checks = self.checks.as_mut()?;
         if checks.running != Some(id) {
             return None;
         }
         checks.running = None;
-        let (to, because) = match result {
-            Ok(time) => {
-                checks.failed_in_a_row = 0;
-                checks.passed_in_a_row += 1;
-                self.signs.add(now, Sign::CheckPassed(time));
-                let to = if checks.passed_in_a_row >= RISE { State::Up } else { self.state };
-                (to, Sign::ChecksPassed(checks.passed_in_a_row))
-            }
+        let time = match result {
+            Ok(time) => time,
             Err(why) => {
+                checks.failed(why);
                 self.signs.add(now, Sign::CheckFailed(why));
-                (checks.failed(why, has_other, self.state), Sign::CheckFailed(why))
+                return None;
             }
         };
-        let from = std::mem::replace(&mut self.state, to);
-        if to == State::Up {
-            self.checks = None;
+        (checks.failed_in_a_row, checks.verdict) = (0, None);
+        checks.passed_in_a_row += 1;
+        let passed = checks.passed_in_a_row;
+        self.signs.add(now, Sign::CheckPassed(time));
+        if passed < RISE {
+            return None;
         }
-        (from != to).then_some(Turn { from, to, because })
+        self.checks = None;
+        let from = std::mem::replace(&mut self.state, State::Up);
+        Some(Turn { from, to: State::Up, because: Sign::ChecksPassed(passed) })
+    }
+
+    /// Whether requests and checks agree that a suspected server is dead. Overload is never treated as death.
+    pub(super) fn is_dead(&self) -> bool {
+        self.state == (State::Suspect { by_overload: false }) && self.verdict().is_some()
+    }
+
+    /// Takes a dead server for Down; its checks go on.
+    pub(super) fn fall(&mut self) -> Option<Turn> {
+        let because = Sign::CheckFailed(self.verdict()?);
+        let from = std::mem::replace(&mut self.state, State::Down);
+        Some(Turn { from, to: State::Down, because })
+    }
+
+    fn verdict(&self) -> Option<CheckFailure> {
+        self.checks.as_ref()?.verdict
     }
 
     fn turn(&mut self, now: Timestamp, to: State, because: Sign, rng: &mut Rng) -> Turn {
