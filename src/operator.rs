@@ -1,5 +1,6 @@
 //! Operator layer: what people start, ask and read.
 pub mod check;
 pub mod cli;
+pub mod demo;
 pub mod rule_files;
 pub mod run;

@@ -129,6 +129,11 @@ fn later_node() {
 }
 
 #[test]
+fn later_limit() {
+    insta::assert_snapshot!(said_of(r##"limits { header-timeout "10s"; streams-max 64 }"##));
+}
+
+#[test]
 fn later_top() {
     insta::assert_snapshot!(said_of(r##"admin "127.0.0.1:9999""##));
 }
@@ -319,5 +324,42 @@ fn everything_at_once_and_in_reading_order() {
                 "limits { body-max \"1MiB\" }\nlimits { body-max \"2MiB\" }\nlisten \"127.0.0.1:8080\"\n",
             );
     let report = check_files(&files, Path::new("rules"), SystemTime::UNIX_EPOCH);
+    insta::assert_snapshot!(report.render(Style::Plain));
+}
+
+#[test]
+fn an_expectation_that_is_not_met() {
+    let files = MemoryFiles::one(
+        "site.kdl",
+        r#"
+listen "127.0.0.1:8080"
+pool "images" { server "i1" "127.0.0.1:9000" }
+pool "app" { server "a1" "127.0.0.1:9001" }
+rule "images" path="/img/{*rest}" use="images" {
+    method "GET" "HEAD"
+    header "X-Site" "main"
+}
+rule "other" host="b.test" use="images"
+rule "app" use="app"
+expect "GET http://a.test/img/logo.png" use="images"
+"#,
+    );
+    let report = check_files(&files, Path::new("site.kdl"), SystemTime::UNIX_EPOCH);
+    insta::assert_snapshot!(report.render(Style::Plain));
+}
+
+#[test]
+fn warnings_look_like_errors_and_are_none() {
+    let files = MemoryFiles::one(
+        "site.kdl",
+        r#"
+listen "*:8080"
+listen "127.0.0.1:8080"
+pool "images" { server "i1" "127.0.0.1:9000"; scheduler "rr" key="path" }
+pool "app" { server "a1" "127.0.0.1:9001" }
+rule path="/img/{*rest}" use="images"
+"#,
+    );
+    let report = check_files(&files, Path::new("site.kdl"), SystemTime::UNIX_EPOCH);
     insta::assert_snapshot!(report.render(Style::Plain));
 }

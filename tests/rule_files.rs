@@ -1,6 +1,8 @@
 //! The example rule files: each loads without an error and a warning, with certificates made for the purpose, and its
 //! `expect` lines hold.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::path::{Path, PathBuf};
 
 use pointsman::operator::check::{Style, check};

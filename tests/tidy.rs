@@ -11,6 +11,7 @@ mod scan;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pointsman::pure::config::{LIMITS, LimitEntry};
 use scan::{Kind, Source, scan};
 
 /// The layers from the ground up, and the layers whose modules each may use, its own included.
@@ -334,7 +335,20 @@ fn untested<'a>(limits: &[&'a str], tests: &[String]) -> Vec<&'a str> {
     limits.iter().filter(|limit| !has_test(limit)).copied().collect()
 }
 
-/// The names of all tests of the repository.
+#[test]
+fn every_limit_has_a_test_that_is_named_after_it() {
+    let name = |entry: &LimitEntry| match entry.node {
+        "limits" => entry.name.to_owned(),
+        node => format!("{node}-{}", entry.name),
+    };
+    let limits: Vec<String> = LIMITS.iter().map(name).collect();
+    let limits: Vec<&str> = limits.iter().map(String::as_str).collect();
+    let end_to_end: Vec<File> =
+        all_files().into_iter().filter(|file| file.path.starts_with("tests/end_to_end/")).collect();
+    assert_eq!(untested(&limits, &test_names(&end_to_end)), Vec::<&str>::new());
+}
+
+/// The names of all tests of these files.
 fn test_names(files: &[File]) -> Vec<String> {
     let mut names = Vec::new();
     for file in files {

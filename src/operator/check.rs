@@ -57,7 +57,7 @@ impl CheckReport {
         }
         if self.expects_run > 0 {
             let passed = self.expects_run - self.expects_failed;
-            parts.push(format!("{passed} of {} met", counted(self.expects_run, "expect line")));
+            parts.push(format!("{passed} of {} expect lines met", self.expects_run));
         }
         if !self.errors.is_empty() {
             parts.push(counted(self.errors.len(), "error"));
@@ -91,6 +91,8 @@ pub fn check_files(files: &dyn RuleFiles, entry: &Path, now: SystemTime) -> Chec
         Err(error) => report.errors.push(compile_problem(&config, &error)),
     }
     warnings::find(&config, &mut report.warnings);
+    report.errors.sort_by_key(Problem::position);
+    report.warnings.sort_by_key(Problem::position);
     report.config = Some(config);
     report
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::operator::demo::{DemoError, DemoOptions, demo};
 use crate::operator::{check, run};
 
 /// A layer-7 switch: reads each HTTP request and sends it to the server that will answer it best.
@@ -23,6 +24,12 @@ enum Command {
         /// A rule file, or a directory: all its *.kdl in name order.
         #[arg(default_value = "rules")]
         rules: PathBuf,
+    },
+    /// Starts built-in servers and the proxy in front of them, and says what to try.
+    Demo {
+        /// What can be chosen.
+        #[command(flatten)]
+        options: DemoOptions,
     },
     /// Parses and validates rule files, warns, and runs every `expect`.
     Check {
@@ -50,9 +57,28 @@ pub fn main() -> ExitCode {
                 error.exit_code()
             }
         },
+        Command::Demo { options } => run_demo(options),
         Command::Check { rules } => check(&rules),
     };
     ExitCode::from(code)
+}
+
+fn run_demo(options: DemoOptions) -> u8 {
+    match demo(options, &mut std::io::stdout(), run::run) {
+        Ok(()) => 0,
+        Err(error) => {
+            say(&error.to_string());
+            match error {
+                DemoError::Run(error) => error.exit_code(),
+                DemoError::SamePort(_) => 2,
+                DemoError::Port { .. }
+                | DemoError::Folder(_)
+                | DemoError::Certificate(_)
+                | DemoError::Servers(_)
+                | DemoError::Print(_) => 3,
+            }
+        }
+    }
 }
 
 fn check(rules: &std::path::Path) -> u8 {

@@ -136,8 +136,6 @@ pub struct Limits {
     pub connections_per_client_max: Option<u32>,
     /// The most requests on one connection; `None`: no bound.
     pub requests_per_connection_max: Option<u32>,
-    /// The most streams of an HTTP/2 connection.
-    pub streams_max: u32,
     /// What to do with paths that two parsers may read differently.
     pub ambiguous_paths: AmbiguousPaths,
 }

@@ -5,38 +5,75 @@
 
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use crate::pure::h1::body::BodyLength;
+use crate::pure::h1::encode::push_decimal;
 use crate::pure::h1::request::{RequestHead, TargetForm, Version};
 use crate::pure::h1::response::ResponseHead;
-use crate::pure::head::{Field, Known};
-
-/// The name under which Pointsman signs `Via`.
-const PSEUDONYM: &[u8] = b" pointsman\r\n";
+use crate::pure::head::{Field, Fields, Known};
+use crate::pure::rule::change::{Values, push_field_value};
+use crate::pure::rule::{FieldChange, Rule};
 
 /// Changes of fields that a rule makes, its templates expanded.
 #[derive(Debug, Default)]
 pub struct FieldEdits {
-    /// Names whose lines go.
-    pub removed: Vec<String>,
-    /// Whole lines, each with its CRLF, that come.
-    pub added: Vec<u8>,
+    rule: Option<Arc<Rule>>,
+    is_response: bool,
+    added: Vec<u8>,
 }
 
 impl FieldEdits {
-    /// Whether nothing changes.
-    pub fn is_empty(&self) -> bool {
-        self.removed.is_empty() && self.added.is_empty()
-    }
-
     /// Forgets all changes and keeps the memory.
     pub fn clear(&mut self) {
-        self.removed.clear();
+        self.rule = None;
         self.added.clear();
     }
 
-    fn removes(&self, name: &[u8]) -> bool {
-        self.removed.iter().any(|removed| removed.as_bytes().eq_ignore_ascii_case(name))
+    /// Takes up the changes that `rule` makes to requests, or to answers.
+    pub fn set(&mut self, rule: &Arc<Rule>, is_response: bool, values: &Values<'_>) {
+        self.is_response = is_response;
+        let changes = if is_response { &rule.changes.response } else { &rule.changes.request };
+        if changes.is_empty() {
+            return;
+        }
+        self.rule = Some(Arc::clone(rule));
+        for (index, change) in changes.iter().enumerate() {
+            let (FieldChange::Set(name, value) | FieldChange::Add(name, value)) = change else { continue };
+            // What a later change takes away does not come.
+            if changes.iter().skip(index + 1).any(|later| takes_away(later, name.as_bytes())) {
+                continue;
+            }
+            let line = self.added.len();
+            self.added.extend_from_slice(name.as_bytes());
+            self.added.extend_from_slice(b": ");
+            let value_at = self.added.len();
+            push_field_value(value, values, &mut self.added);
+            if self.added.len() == value_at {
+                self.added.truncate(line);
+            } else {
+                self.added.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+
+    /// The lines that come, each with its CRLF.
+    pub fn added(&self) -> &[u8] {
+        &self.added
+    }
+
+    /// Whether lines of that name go.
+    pub fn removes(&self, name: &[u8]) -> bool {
+        let Some(rule) = &self.rule else { return false };
+        let changes = if self.is_response { &rule.changes.response } else { &rule.changes.request };
+        changes.iter().any(|change| takes_away(change, name))
+    }
+}
+
+fn takes_away(change: &FieldChange, name: &[u8]) -> bool {
+    match change {
+        FieldChange::Set(taken, _) | FieldChange::Remove(taken) => taken.as_bytes().eq_ignore_ascii_case(name),
+        FieldChange::Add(..) => false,
     }
 }
 
@@ -88,7 +125,7 @@ pub fn push_request_head(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
         }
         Known::XForwardedFor | Known::Forwarded => false,
         Known::XForwardedHost | Known::XForwardedPort | Known::XForwardedProto if !origin.is_trusted => false,
-        _ => !field.hop_by_hop && (edits.removed.is_empty() || !edits.removes(field.name.of(bytes))),
+        _ => !field.hop_by_hop && !edits.removes(field.name.of(bytes)),
     });
     if !has_host && !edits.removes(b"host") {
         out.extend_from_slice(b"Host: ");
@@ -115,7 +152,7 @@ pub fn push_request_head(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
     if head.body == BodyLength::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
-    out.extend_from_slice(&edits.added);
+    out.extend_from_slice(edits.added());
     out.extend_from_slice(b"\r\n");
 }
 
@@ -141,41 +178,48 @@ fn push_request_line(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
 }
 
 fn push_forwarding_fields(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
-    let ForwardedRequest { head, bytes, origin, .. } = *request;
-    let fields = crate::pure::head::Fields { bytes, list: &head.fields };
+    let ForwardedRequest { head, bytes, origin, edits, .. } = *request;
+    let fields = Fields { bytes, list: &head.fields };
     let had = |known: Known| origin.is_trusted && head.fields.iter().any(|field| field.known == known);
     let host = head.authority.of(bytes);
     let proto: &[u8] = if origin.is_tls { b"https" } else { b"http" };
 
-    out.extend_from_slice(b"X-Forwarded-For: ");
-    if origin.is_trusted {
-        push_list(out, fields.known(Known::XForwardedFor));
+    if !edits.removes(b"x-forwarded-for") {
+        out.extend_from_slice(b"X-Forwarded-For: ");
+        if origin.is_trusted {
+            push_list(out, fields.known(Known::XForwardedFor));
+        }
+        push_address(out, origin.peer.ip());
+        out.extend_from_slice(b"\r\n");
     }
-    push_address(out, origin.peer.ip());
-    out.extend_from_slice(b"\r\n");
-    if !had(Known::XForwardedProto) {
+    if !had(Known::XForwardedProto) && !edits.removes(b"x-forwarded-proto") {
         push_line(out, b"X-Forwarded-Proto: ", proto);
     }
-    if !host.is_empty() && !had(Known::XForwardedHost) {
+    if !host.is_empty() && !had(Known::XForwardedHost) && !edits.removes(b"x-forwarded-host") {
         push_line(out, b"X-Forwarded-Host: ", host);
     }
-    if !had(Known::XForwardedPort) {
+    if !had(Known::XForwardedPort) && !edits.removes(b"x-forwarded-port") {
         out.extend_from_slice(b"X-Forwarded-Port: ");
         push_decimal(out, u64::from(origin.local.port()));
         out.extend_from_slice(b"\r\n");
     }
-    out.extend_from_slice(b"Forwarded: ");
-    if origin.is_trusted {
-        push_list(out, fields.known(Known::Forwarded));
+    if !edits.removes(b"forwarded") {
+        out.extend_from_slice(b"Forwarded: ");
+        if origin.is_trusted {
+            push_list(out, fields.known(Known::Forwarded));
+        }
+        push_forwarded_element(out, origin.peer.ip(), host, proto);
     }
-    push_forwarded_element(out, origin.peer.ip(), host, proto);
-    if origin.via {
-        out.extend_from_slice(match head.version {
-            Version::Http10 => b"Via: 1.0",
-            Version::Http11 => b"Via: 1.1",
-        });
-        out.extend_from_slice(PSEUDONYM);
+    if origin.via && !edits.removes(b"via") {
+        push_via(out, head.version);
     }
+}
+
+fn push_via(out: &mut Vec<u8>, version: Version) {
+    out.extend_from_slice(match version {
+        Version::Http10 => b"Via: 1.0 pointsman\r\n",
+        Version::Http11 => b"Via: 1.1 pointsman\r\n",
+    });
 }
 
 /// One element of `Forwarded` (RFC 7239 4) and the end of its line. An IPv6 address and a host with a port are quoted.
@@ -239,16 +283,12 @@ pub fn push_response_head(
     out.extend_from_slice(head.reason.of(bytes));
     out.extend_from_slice(b"\r\n");
     copy_fields(out, bytes, &head.fields, head.length, |field| {
-        !field.hop_by_hop && (edits.removed.is_empty() || !edits.removes(field.name.of(bytes)))
+        !field.hop_by_hop && !edits.removes(field.name.of(bytes))
     });
-    if via {
-        out.extend_from_slice(match head.version {
-            Version::Http10 => b"Via: 1.0",
-            Version::Http11 => b"Via: 1.1",
-        });
-        out.extend_from_slice(PSEUDONYM);
+    if via && !edits.removes(b"via") {
+        push_via(out, head.version);
     }
-    out.extend_from_slice(&edits.added);
+    out.extend_from_slice(edits.added());
     if framing == ClientFraming::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
@@ -315,20 +355,4 @@ fn push_address(out: &mut Vec<u8>, address: IpAddr) {
             let _ = write!(out, "{v6}");
         }
     }
-}
-
-/// Appends a number in decimal digits.
-pub fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    for digit in digits.iter_mut().rev() {
-        // The remainder is below ten.
-        *digit = b'0' + (number % 10) as u8;
-        number /= 10;
-        at -= 1;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(digits.get(at..).unwrap_or(&[]));
 }

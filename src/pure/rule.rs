@@ -6,6 +6,7 @@
 pub mod captures;
 pub mod change;
 pub mod compile;
+pub mod cover;
 mod explain;
 pub mod find;
 mod glob;
@@ -17,6 +18,7 @@ mod parts;
 pub mod path;
 pub mod pattern;
 mod predicate;
+pub mod template;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -49,11 +51,11 @@ pub struct RequestView<'a> {
 }
 
 /// A text with `*` globs, compared without regard to case where the predicate says so.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Glob(pub String);
 
 /// A host pattern: exact, or `*.` and a suffix (any depth).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HostPattern {
     /// This host, in lower case.
     Exact(String),
@@ -62,7 +64,7 @@ pub enum HostPattern {
 }
 
 /// A predicate that names a thing and, maybe, what its value must be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Named {
     /// The name of the field, parameter or cookie.
     pub name: String,
@@ -71,7 +73,7 @@ pub struct Named {
 }
 
 /// An address range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cidr {
     /// Any address of the range.
     pub address: IpAddr,
@@ -111,7 +113,8 @@ pub struct Predicates {
     pub server_names: Vec<HostPattern>,
 }
 
-/// Text with the captures of a rule in it: `/v2/{rest}`, `https://{host}/$1`.
+/// Text with the captures of a rule in it: `/v2/{rest}`, `https://{host}/$1`. How it is written and read stands in
+/// [`template`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     /// Its parts in order.
@@ -166,7 +169,7 @@ pub enum Action {
     },
     /// The client is sent elsewhere.
     Redirect {
-        /// The Location.
+        /// The Location, read by [`Template::parse_location`].
         location: Template,
         /// 301, 302, 303, 307 or 308.
         status: u16,
@@ -180,7 +183,7 @@ pub enum Action {
     },
 }
 
-/// One change of a message's fields.
+/// One change of a message's fields. Values are read by [`Template::parse_value`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldChange {
     /// All fields of that name go, and this one comes; an empty value only removes.
@@ -194,9 +197,9 @@ pub enum FieldChange {
 /// What a rule changes in passing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Taken from the front of the path, a whole number of segments.
+    /// Taken from the front of the path, a whole number of segments; as [`change::normal_prefix`] makes it.
     pub strip_prefix: Option<String>,
-    /// The new path, and query where it has a `?`; without one the request's query stays.
+    /// The new path, and query where it has a `?`; without one the request's query stays. Read by [`Template::parse_target`].
     pub rewrite: Option<Template>,
     /// Changes of the request's fields, in order.
     pub request: Vec<FieldChange>,

@@ -87,7 +87,7 @@ impl Record {
         *self = Self { copies, ..Self::default() };
     }
 
-    /// A head has begun to be handled.
+    /// A head begins to come.
     pub fn begin(&mut self, now: Timestamp) {
         self.started = now;
     }

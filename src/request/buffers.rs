@@ -239,10 +239,11 @@ impl Buffer {
         }
     }
 
-    /// Doubles the room for a head that does not fit, up to [`LARGE`]. False: there is no memory for it.
-    pub fn grow_for_head(&mut self) -> bool {
-        let size = self.memory.len().max(SMALL / 2) * 2;
-        size <= LARGE && self.resize(size)
+    /// Doubles the room for a head that does not fit and may have `head_max` bytes. False: there is no memory for it.
+    pub fn grow_for_head(&mut self, head_max: usize) -> bool {
+        let size = self.memory.len().max(SMALL / 2);
+        // Empty lines before a head do not count as parts of it.
+        size <= head_max + SMALL && self.resize(2 * size)
     }
 
     fn resize(&mut self, size: usize) -> bool {
@@ -325,7 +326,7 @@ mod tests {
         let mut buffer = grant.buffer();
         buffer.room()[..3].copy_from_slice(b"GET");
         buffer.filled(3);
-        assert!(buffer.grow_for_head());
+        assert!(buffer.grow_for_head(SMALL));
         assert_eq!(buffer.bytes(), b"GET");
         assert_eq!(buffer.room().len(), 2 * SMALL - 3);
     }

@@ -67,6 +67,7 @@ async fn admit(connection: &Connection) -> Option<Grant> {
 
 /// One request and its answer, accounted for however it ends.
 async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffer, scratch: &mut Scratch) -> Next {
+    scratch.record.begin(time::now());
     let read = head::read(connection, buffer, &mut scratch.request).await;
     match read {
         Ok(HeadRead::Nothing) => return Next::Idle,
@@ -74,7 +75,6 @@ async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffe
         Ok(HeadRead::Whole) | Err(_) => {}
     }
     connection.requests = connection.requests.saturating_add(1);
-    scratch.record.begin(time::now());
     let result = match read {
         Ok(_) => handle(connection, grant, buffer, scratch).await,
         Err(failure) => Err(failure),
@@ -94,10 +94,10 @@ async fn handle(
     buffer: &mut Buffer,
     scratch: &mut Scratch,
 ) -> Result<Next, Failure> {
-    let decision = decision::decide(connection, buffer, scratch)?;
-    let length = scratch.request.length;
-    buffer.consume(length);
-    match decision {
+    let decision = decision::decide(connection, buffer, scratch);
+    // A head that is refused is used up as well: it must not be taken for the next one.
+    buffer.consume(scratch.request.length);
+    match decision? {
         Decision::Forward(forward) => pass_on(connection, grant, buffer, scratch, &forward).await,
         Decision::Answer { rule, status, is_redirect } => {
             scratch.record.reason = Some("rule");
@@ -132,11 +132,12 @@ async fn pass_on(
     {
         choice.keep(&channel.connection.worker, server.stream);
     }
-    let is_read = channel.scratch.upload.is_done() && channel.client_buffer.is_empty();
+    let is_uploaded = channel.scratch.upload.is_done();
     Ok(match verdict.keeps_client {
-        true => Next::Idle,
-        false if is_read => Next::Close,
-        false => Next::Linger,
+        // Where the server broke the upload off, the rest of the body is still to come: it must not be read as a request.
+        true if is_uploaded => Next::Idle,
+        false if is_uploaded && channel.client_buffer.is_empty() => Next::Close,
+        true | false => Next::Linger,
     })
 }
 
@@ -175,6 +176,7 @@ async fn fail(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Sc
         scratch.record.status = failure.status();
         return Next::Abort;
     }
+    scratch.upload.give_up(buffer);
     scratch.download.reset();
     scratch.is_broken = failure.blame() == Blame::Client && !matches!(failure, Failure::AmbiguousPath);
     answer(connection, buffer, scratch, Reply { status: failure.status(), is_redirect: false, body: "" }).await
@@ -203,7 +205,7 @@ async fn answer(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut 
             status: reply.status,
             location: reply.is_redirect.then_some(scratch.changed.target.as_slice()),
             body: reply.body,
-            added: &scratch.changed.response.added,
+            added: scratch.changed.response.added(),
             is_to_head: scratch.is_head_request,
             connection: client_connection,
             date,

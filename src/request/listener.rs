@@ -129,6 +129,7 @@ pub async fn accept(
         match accepted {
             Ok((stream, peer)) => {
                 back_off = BACK_OFF.0;
+                take_place(&worker, &closing).await;
                 connection::spawn(&worker, &listener, stream, peer);
             }
             Err(error) if is_of_one_connection(&error) => {}
@@ -142,6 +143,17 @@ pub async fn accept(
     }
     drop(socket);
     closing.is_done.set(true);
+}
+
+/// Counts an accepted connection. Where others have taken the last place since the wait for it began, it waits unserved.
+async fn take_place(worker: &Worker, closing: &Closing) {
+    let connections = &worker.shared.connections;
+    while !connections.try_enter() {
+        if closing.is_wanted.get() {
+            return connections.enter();
+        }
+        tokio::time::sleep(FULL_PAUSE).await;
+    }
 }
 
 /// Whether an accept failed because its connection did not live long enough.

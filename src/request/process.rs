@@ -12,6 +12,8 @@ use crate::pure::config::ProcessLimits;
 use crate::shared::counters::{Counter, ProcessCounters};
 use crate::shared::learned_types::LearnedTypes;
 
+/// The most paths whose media type is remembered.
+const LEARNED_MAX: usize = 65_536;
 /// How often the same trouble with accepting is said.
 const SAY_EVERY: u64 = 5_000_000_000;
 
@@ -28,7 +30,13 @@ impl Connections {
         self.now.load(Ordering::Relaxed) >= self.max
     }
 
-    /// A connection comes.
+    /// A connection comes, where there is a place for it.
+    pub fn try_enter(&self) -> bool {
+        let next = |now: u32| (now < self.max).then_some(now + 1);
+        self.now.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
+    }
+
+    /// A connection comes, whatever the bound.
     pub fn enter(&self) {
         self.now.fetch_add(1, Ordering::Relaxed);
     }
@@ -77,7 +85,7 @@ impl Process {
             handshakes: Counter::default(),
             handshakes_failed: Counter::default(),
             accept_errors: Counter::default(),
-            learned: LearnedTypes::default(),
+            learned: LearnedTypes::new(LEARNED_MAX, seed),
             connections: Connections { now: AtomicU32::new(0), max: connections_max.max(1) },
             clients: ClientTable::default(),
             seed,

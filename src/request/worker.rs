@@ -98,12 +98,11 @@ impl Worker {
         }
     }
 
-    /// Takes a connection into the worker's list.
+    /// Takes a connection that has entered the count of connections into the worker's list.
     pub fn register(self: &Rc<Self>, client: IpAddr, per_client_max: Option<u32>) -> ConnectionTicket {
         let number = self.next_connection.get();
         self.next_connection.set(number + 1);
         self.connections.borrow_mut().insert(number, self.deadlines.deadline());
-        self.shared.connections.enter();
         let place = per_client_max.map(|max| self.shared.clients.enter(client, max));
         ConnectionTicket { worker: Rc::downgrade(self), number, shared: Arc::clone(&self.shared), place }
     }

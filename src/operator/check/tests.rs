@@ -21,7 +21,7 @@ fn warnings_of(text: &str) -> Vec<String> {
 fn a_good_file_has_neither_errors_nor_warnings() {
     let report = checked(&format!("{BASE}rule use=\"a\"\nexpect \"GET http://x.test/\" use=\"a\"\n"));
     assert!(report.is_good() && report.warnings.is_empty(), "{}", report.render(Style::Plain));
-    assert_eq!(report.render(Style::Plain), "1 listener, 1 pool, 1 rule, 1 of 1 expect line met\n");
+    assert_eq!(report.render(Style::Plain), "1 listener, 1 pool, 1 rule, 1 of 1 expect lines met\n");
 }
 
 #[test]

@@ -117,7 +117,9 @@ fn quoted_length(text: &str) -> Length {
 fn raw_length(text: &str) -> Length {
     let hashes = text.len() - text.trim_start_matches('#').len();
     let body = text.get(hashes..).unwrap_or_default();
-    let quotes = if body.starts_with("\"\"\"") { 3 } else { usize::from(body.starts_with('"')) };
+    // Three quotes begin lines only where the first line is empty: `#""""#` is a string of two quotes.
+    let is_lines = body.strip_prefix("\"\"\"").is_some_and(|rest| rest.starts_with(is_newline));
+    let quotes = if is_lines { 3 } else { usize::from(body.starts_with('"')) };
     if quotes == 0 {
         return Ok(hashes);
     }
@@ -162,6 +164,23 @@ mod tests {
             "a \"b \\\n\n  c {\"\n",
         ] {
             assert_eq!(first_fault(&text.repeat(40)), None, "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(5_000))]
+
+        /// What the parser takes is never refused before it, but for its depth.
+        #[test]
+        fn nothing_that_parses_is_at_fault(pieces in proptest::collection::vec(proptest::sample::select(vec![
+            "a", " ", "\n", "\"", "\"\"\"", "\"\"\"\n", "#", "#\"", "\"#", "##\"", "\"##", "\\", "\\\"", "\\\n", "{", "}", "=",
+            "//", "/*", "*/", "/-", "\"b\"", "#\"c\"#", "\\u{41}", "\r\n", "\u{2028}", "\u{85}", "ü", "#true", "1", ";",
+        ]), 0..14)) {
+            let text = pieces.concat();
+            if kdl::KdlDocument::parse_v2(&text).is_ok() {
+                let fault = first_fault(&text).map(|(fault, _)| fault);
+                proptest::prop_assert!(matches!(fault, None | Some(Fault::TooDeep)), "{text:?}: {fault:?}");
+            }
         }
     }
 

@@ -87,13 +87,29 @@ impl Problem {
         Some(Place { source: Arc::clone(source), span: label.offset()..label.offset() + label.len() }.to_string())
     }
 
+    /// `file:line: message`.
+    pub fn in_one_line(&self) -> String {
+        match self.place() {
+            Some(place) => format!("{place}: {}", self.message),
+            None => self.message.clone(),
+        }
+    }
+
+    /// How much text of the file has to be shown with it, in bytes: the lines of its places and their neighbours.
+    pub fn text_length(&self) -> usize {
+        let Some(source) = &self.source else { return 0 };
+        let lengths =
+            self.labels.iter().map(|label| source.length_around(&(label.offset()..label.offset() + label.len())));
+        lengths.sum()
+    }
+
     /// Whether it is an error and not only a warning.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
 
-    /// Sorts by file as read, then by place.
-    fn position(&self) -> (usize, usize) {
+    /// Sorts by file as read, then by place; what has no place comes first.
+    pub fn position(&self) -> (usize, usize) {
         let order = self.source.as_ref().map_or(0, |source| source.order() + 1);
         (order, self.labels.first().map_or(0, LabeledSpan::offset))
     }
@@ -137,13 +153,7 @@ pub struct ConfigErrors {
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.problems.iter().enumerate() {
-            if index > 0 {
-                writeln!(f)?;
-            }
-            if let Some(place) = problem.place() {
-                write!(f, "{place}: ")?;
-            }
-            write!(f, "{problem}")?;
+            write!(f, "{}{}", if index > 0 { "\n" } else { "" }, problem.in_one_line())?;
         }
         Ok(())
     }

@@ -53,6 +53,13 @@ impl Source {
         self.line_starts.partition_point(|start| *start <= offset)
     }
 
+    /// How long the lines are that `span` touches, with one more before and behind.
+    pub fn length_around(&self, span: &Range<usize>) -> usize {
+        let first = self.line_of(span.start).saturating_sub(2);
+        let behind = self.line_of(span.end) + 1;
+        self.line_start(behind).saturating_sub(self.line_start(first))
+    }
+
     /// `file`, where it is relative, seen from this file's folder.
     pub fn beside(&self, file: &str) -> PathBuf {
         self.path.parent().unwrap_or(Path::new("")).join(file)

@@ -25,6 +25,10 @@ pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str
         if found <= allowed && best.is_none_or(|(least, _)| found < least) {
             best = Some((found, name));
         }
+        // The same name has been left out, so nothing can be nearer.
+        if found == 1 {
+            break;
+        }
     }
     best.map(|(_, name)| name)
 }

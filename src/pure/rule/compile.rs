@@ -9,10 +9,11 @@ use std::sync::Arc;
 use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 
 use super::hash::BuildKeyHasher;
-use super::index::{Builder, Index, List};
-use super::pattern::PatternError;
-use super::predicate::Conditions;
-use super::{HostPattern, Rule};
+use super::index::{Builder, Index, List, append};
+use super::media::media_type_of;
+use super::pattern::{PathPattern, PatternError};
+use super::predicate::{self, Asked, Test, patterns};
+use super::{HostPattern, RequestView, Rule};
 
 /// Bytes that one compiled expression may take.
 pub const EXPRESSION_MAX: usize = 256 * 1024;
@@ -69,6 +70,11 @@ pub fn path_regex(text: &str) -> Result<Regex, regex::Error> {
 /// Compiled rules.
 #[derive(Debug)]
 pub struct RuleSet {
+    /// What each rule asks, side by side: candidates are asked in file order.
+    pub(super) asks: Vec<Asks>,
+    /// The questions of all rules, as numbers of `tests`.
+    pub(super) questions: Vec<u32>,
+    pub(super) tests: Vec<Test>,
     pub(super) rules: Vec<CompiledRule>,
     pub(super) hosts: Hosts,
     pub(super) groups: Vec<Group>,
@@ -76,29 +82,41 @@ pub struct RuleSet {
     uses_learned_types: bool,
 }
 
+/// The questions of one rule: ranges of [`RuleSet::questions`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asks {
+    /// All of these must hold.
+    pub(super) when: List,
+    /// None of these may.
+    pub(super) unless: List,
+}
+
+/// What only the winner needs, and explanations.
 #[derive(Debug)]
 pub(super) struct CompiledRule {
     pub(super) rule: Arc<Rule>,
-    pub(super) when: Conditions,
-    pub(super) unless: Conditions,
+    pub(super) paths: Vec<PathPattern>,
+    pub(super) expressions: Vec<Regex>,
 }
 
-/// The groups of rules by host.
+/// The groups of rules by host, or by listener where they ask for no host.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     pub(super) exact: HashMap<Box<str>, u32, BuildKeyHasher>,
     pub(super) suffixes: HashMap<Box<str>, u32, BuildKeyHasher>,
     /// The most dots of a suffix.
     pub(super) deepest: usize,
-    /// The rules that ask for no host.
+    /// The rules that ask for a listener and no host, by listener.
+    pub(super) listeners: HashMap<u32, u32, BuildKeyHasher>,
+    /// The rules that ask for neither.
     pub(super) any: Option<u32>,
 }
 
-/// The rules of one host, or of all hosts with one suffix, or of no host.
+/// The rules of one host, of all hosts with one suffix, of one listener, or of none of these.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// The root of their paths' tree.
-    pub(super) root: u32,
+    /// The tree of their paths.
+    pub(super) tree: u32,
     pub(super) has_paths: bool,
     /// Those that ask for no path.
     pub(super) anywhere: List,
@@ -120,22 +138,26 @@ impl RuleSet {
     /// [`CompileError`]: the first rule whose pattern or expression is wrong or too large.
     pub fn compile(rules: Vec<Arc<Rule>>) -> Result<Self, CompileError> {
         let mut drafts = Drafts::default();
-        let mut builder = Builder::new();
+        let mut index = Builder::new();
+        let mut tests = predicate::Builder::default();
+        let (mut asks, mut questions) = (Vec::with_capacity(rules.len()), Vec::new());
         let mut compiled = Vec::with_capacity(rules.len());
-        let mut uses_learned_types = false;
         for (position, rule) in rules.into_iter().enumerate() {
             let fail = |problem| CompileError { rule: Arc::clone(&rule.name), place: rule.place.clone(), problem };
-            let when = Conditions::compile(&rule.when).map_err(fail)?;
-            let unless = Conditions::compile(&rule.unless).map_err(fail)?;
-            drafts.insert(u32::try_from(position).unwrap_or(u32::MAX), &rule, &when, &mut builder);
-            uses_learned_types |= when.asks_media_type() || unless.asks_media_type();
-            compiled.push(CompiledRule { when: when.leave_to_index(), unless, rule });
+            let when = tests.questions(&rule.when, Asked::NotByIndex).map_err(fail)?;
+            let unless = tests.questions(&rule.unless, Asked::All).map_err(fail)?;
+            asks.push(Asks { when: append(&mut questions, &when), unless: append(&mut questions, &unless) });
+            let paths = patterns(&rule.when.paths).map_err(fail)?;
+            let expressions = tests.expressions(&rule.when.path_regexes).map_err(fail)?;
+            drafts.insert(u32::try_from(position).unwrap_or(u32::MAX), &rule, &paths, &mut index);
+            compiled.push(CompiledRule { rule, paths, expressions });
         }
-        let mut groups = Vec::with_capacity(drafts.list.len());
-        for draft in drafts.list {
-            groups.push(draft.finish(&mut builder, &compiled)?);
-        }
-        Ok(Self { rules: compiled, hosts: drafts.hosts, groups, index: builder.finish(), uses_learned_types })
+        let tests = tests.tests;
+        let uses_learned_types = tests.iter().any(|test| matches!(test, Test::MediaTypes(_)));
+        let groups = drafts.list.into_iter().map(|draft| draft.finish(&mut index, &compiled));
+        let groups = groups.collect::<Result<_, _>>()?;
+        let (hosts, index) = (drafts.hosts, index.finish());
+        Ok(Self { asks, questions, tests, rules: compiled, hosts, groups, index, uses_learned_types })
     }
 
     /// How many rules there are.
@@ -157,6 +179,12 @@ impl RuleSet {
     pub const fn uses_learned_types(&self) -> bool {
         self.uses_learned_types
     }
+
+    /// Whether what this path last answered with could make a difference: a rule asks for the media type, and the request
+    /// itself does not tell. Only such paths are worth looking up, and worth remembering.
+    pub fn wants_learned_type(&self, request: &RequestView<'_>) -> bool {
+        self.uses_learned_types && media_type_of(&RequestView { learned_media_type: None, ..*request }).is_none()
+    }
 }
 
 /// The groups while rules come in.
@@ -167,7 +195,7 @@ struct Drafts {
 }
 
 struct GroupDraft {
-    root: u32,
+    tree: u32,
     has_paths: bool,
     anywhere: Vec<u32>,
     /// Rules by expression, as often as they have one.
@@ -175,10 +203,15 @@ struct GroupDraft {
 }
 
 impl Drafts {
-    fn insert(&mut self, position: u32, rule: &Rule, when: &Conditions, builder: &mut Builder) {
-        if rule.when.hosts.is_empty() {
+    fn insert(&mut self, position: u32, rule: &Rule, paths: &[PathPattern], builder: &mut Builder) {
+        if rule.when.hosts.is_empty() && rule.when.listeners.is_empty() {
             let group = *self.hosts.any.get_or_insert_with(|| new_group(&mut self.list, builder));
-            self.insert_into(group, position, rule, when, builder);
+            self.insert_into(group, position, rule, paths, builder);
+        }
+        for listener in rule.when.listeners.iter().filter(|_| rule.when.hosts.is_empty()) {
+            let new = || new_group(&mut self.list, builder);
+            let group = *self.hosts.listeners.entry(listener.0).or_insert_with(new);
+            self.insert_into(group, position, rule, paths, builder);
         }
         for host in &rule.when.hosts {
             let (map, name) = match host {
@@ -197,18 +230,18 @@ impl Drafts {
                     group
                 }
             };
-            self.insert_into(group, position, rule, when, builder);
+            self.insert_into(group, position, rule, paths, builder);
         }
     }
 
-    fn insert_into(&mut self, group: u32, position: u32, rule: &Rule, when: &Conditions, builder: &mut Builder) {
+    fn insert_into(&mut self, group: u32, position: u32, rule: &Rule, paths: &[PathPattern], builder: &mut Builder) {
         let Some(group) = self.list.get_mut(group as usize) else { return };
-        if !when.paths.is_empty() {
+        if !paths.is_empty() {
             group.has_paths = true;
-            for pattern in &when.paths {
-                builder.insert(group.root, pattern, position);
+            for pattern in paths {
+                builder.insert(group.tree, pattern, position);
             }
-        } else if !when.expressions.is_empty() {
+        } else if !rule.when.path_regexes.is_empty() {
             group.expressions.extend(rule.when.path_regexes.iter().map(|text| (position, text.clone())));
         } else if group.anywhere.last() != Some(&position) {
             group.anywhere.push(position);
@@ -217,7 +250,7 @@ impl Drafts {
 }
 
 fn new_group(list: &mut Vec<GroupDraft>, builder: &mut Builder) -> u32 {
-    list.push(GroupDraft { root: builder.root(), has_paths: false, anywhere: Vec::new(), expressions: Vec::new() });
+    list.push(GroupDraft { tree: builder.tree(), has_paths: false, anywhere: Vec::new(), expressions: Vec::new() });
     u32::try_from(list.len() - 1).unwrap_or(u32::MAX)
 }
 
@@ -235,7 +268,7 @@ impl GroupDraft {
                 Some(Expressions { set, rules: self.expressions.iter().map(|(rule, _)| *rule).collect() })
             }
         };
-        Ok(Group { root: self.root, has_paths: self.has_paths, anywhere, expressions })
+        Ok(Group { tree: self.tree, has_paths: self.has_paths, anywhere, expressions })
     }
 }
 

@@ -5,10 +5,11 @@
 
 use std::fmt::Write;
 
+use super::Predicates;
 use super::compile::RuleSet;
 use super::find::Miss;
 use super::parts::{cookies, parameters};
-use super::predicate::{Facts, Question};
+use super::predicate::{Facts, Test};
 use crate::pure::head::Known;
 use crate::pure::trace::Trace;
 
@@ -49,18 +50,19 @@ fn title(set: &RuleSet, index: usize) -> String {
 
 /// How many of the first `count` rules the index left out, and why.
 fn never_candidates(set: &RuleSet, facts: &Facts<'_>, count: usize) -> String {
-    let (mut by_host, mut by_path, mut by_expression) = (0_usize, 0_usize, 0_usize);
+    let (mut by_host, mut by_listener, mut by_path, mut by_expression) = (0_usize, 0_usize, 0_usize, 0_usize);
     let view = &facts.view;
     for compiled in set.rules.iter().take(count) {
-        let hosts = &compiled.rule.when.hosts;
-        let when = &compiled.when;
+        let Predicates { hosts, listeners, .. } = &compiled.rule.when;
         if !hosts.is_empty() && !hosts.iter().any(|host| host.matches(view.host)) {
             by_host += 1;
-        } else if !when.paths.is_empty() && !when.paths.iter().any(|pattern| pattern.matches(view.path)) {
+        } else if hosts.is_empty() && !listeners.is_empty() && !listeners.contains(&view.listener) {
+            by_listener += 1;
+        } else if !compiled.paths.is_empty() && !compiled.paths.iter().any(|pattern| pattern.matches(view.path)) {
             by_path += 1;
-        } else if when.paths.is_empty()
-            && !when.expressions.is_empty()
-            && !when.expressions.iter().any(|expression| expression.is_match(view.path.as_bytes()))
+        } else if compiled.paths.is_empty()
+            && !compiled.expressions.is_empty()
+            && !compiled.expressions.iter().any(|expression| expression.is_match(view.path.as_bytes()))
         {
             by_expression += 1;
         }
@@ -73,37 +75,44 @@ fn never_candidates(set: &RuleSet, facts: &Facts<'_>, count: usize) -> String {
     if count == set.len() {
         text = text.replace(" before", "");
     }
-    let candidates = count - by_host - by_path - by_expression;
-    let _ = write!(
-        text,
-        "{by_host} of other hosts, {by_path} of other paths, {by_expression} whose path-regex does not match, \
-         {candidates} asked for the rest"
-    );
+    let candidates = count - by_host - by_listener - by_path - by_expression;
+    for (number, kind) in [
+        (by_host, "of other hosts"),
+        (by_listener, "of other listeners"),
+        (by_path, "of other paths"),
+        (by_expression, "whose path-regex does not match"),
+        (candidates, "asked for the rest"),
+    ] {
+        if number > 0 {
+            let _ = write!(text, "{number} {kind}, ");
+        }
+    }
+    text.truncate(text.trim_end_matches(", ").len());
     text
 }
 
 /// What the request has in place of what a predicate asks for.
 fn describe(miss: &Miss<'_>, facts: &Facts<'_>) -> String {
     let view = &facts.view;
-    let text = match miss.question {
-        Question::Listener => "it came in by listener ".to_owned() + &view.listener.0.to_string(),
-        Question::Method => format!("the method is {}", view.method),
-        Question::Host => format!("the host is {}", view.host),
-        Question::Client => format!("the client is {}", view.client),
-        Question::ServerName => match view.server_name {
+    let text = match miss.test {
+        Test::Listeners(_) => "it came in by listener ".to_owned() + &view.listener.0.to_string(),
+        Test::Methods(_) => format!("the method is {}", view.method),
+        Test::Hosts(_) => format!("the host is {}", view.host),
+        Test::Clients(_) => format!("the client is {}", view.client),
+        Test::ServerNames(_) => match view.server_name {
             Some(name) => format!("the TLS server name is {name}"),
             None => "there is no TLS server name".to_owned(),
         },
-        Question::Header(test) => values("header", &test.name, view.fields.named(&test.name)),
-        Question::Cookie(test) => values("cookie", &test.name, cookies(view.fields, &test.name)),
-        Question::Query(test) => values("query parameter", &test.name, parameters(view.query, &test.name)),
-        Question::ContentType => values("header", "Content-Type", view.fields.known(Known::ContentType)),
-        Question::Accept => values("header", "Accept", view.fields.known(Known::Accept)),
-        Question::MediaType => match facts.media_type_if_asked().flatten() {
+        Test::Header(test) => values("header", &test.name, view.fields.named(&test.name)),
+        Test::Cookie(test) => values("cookie", &test.name, cookies(view.fields, &test.name)),
+        Test::Query(test) => values("query parameter", &test.name, parameters(view.query, &test.name)),
+        Test::ContentTypes(_) => values("header", "Content-Type", view.fields.known(Known::ContentType)),
+        Test::Accepts(_) => values("header", "Accept", view.fields.known(Known::Accept)),
+        Test::MediaTypes(_) => match facts.media_type_if_asked().flatten() {
             Some((media_type, _)) => format!("the media type is {media_type}"),
             None => "the media type is unknown".to_owned(),
         },
-        Question::Path | Question::Expression => format!("the path is {}", view.path),
+        Test::Paths(_) | Test::Expressions(_) => format!("the path is {}", view.path),
     };
     if miss.is_not { format!("its `not` holds: {text}") } else { text }
 }

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use super::captures::{Captures, Search};
 use super::compile::{CompiledRule, RuleSet};
-use super::predicate::Facts;
+use super::predicate::{Facts, Test};
 use super::{RequestView, Rule};
+use crate::base::id::ListenerIndex;
 use crate::pure::trace::Trace;
 
 /// The rule that a request gets.
@@ -51,19 +52,19 @@ impl RuleSet {
     ) -> Option<Found<'s>> {
         captures.clear();
         let search = &mut captures.search;
-        self.gather(request, search);
+        self.gather(request.host, Some(request.listener), request.path, search);
         let facts = Facts::new(*request);
         let mut missed = Vec::new();
         let mut found = None;
         while let Some(index) = self.next_candidate(request.path, search) {
-            let Some(candidate) = self.rules.get(index as usize) else { continue };
+            let index = index as usize;
             search.verified += 1;
-            match candidate.miss(&facts) {
+            match self.miss(index, &facts) {
                 None => {
-                    found = Some((index as usize, candidate));
+                    found = self.rules.get(index).map(|winner| (index, winner));
                     break;
                 }
-                Some(miss) if trace.is_recording() => missed.push((index as usize, miss)),
+                Some(miss) if trace.is_recording() => missed.push((index, miss)),
                 Some(_) => {}
             }
         }
@@ -76,25 +77,66 @@ impl RuleSet {
         found.map(|(index, winner)| Found { index, rule: &winner.rule })
     }
 
-    /// Collects the lists of all rules that can match by host and path.
-    fn gather(&self, request: &RequestView<'_>, search: &mut Search) {
-        search.cursors.clear();
-        search.hits.clear();
-        search.verified = 0;
-        if !request.host.is_empty() {
-            if let Some(&group) = self.hosts.exact.get(request.host) {
-                self.gather_group(group, request.path, search);
-            }
-            for dot in memchr::memrchr_iter(b'.', request.host.as_bytes()).take(self.hosts.deepest) {
-                if dot > 0
-                    && let Some(&group) = request.host.get(dot..).and_then(|suffix| self.hosts.suffixes.get(suffix))
+    /// Why a candidate does not match; `None` where it does.
+    fn miss(&self, index: usize, facts: &Facts<'_>) -> Option<Miss<'_>> {
+        let asks = self.asks.get(index)?;
+        for (list, is_not) in [(asks.when, false), (asks.unless, true)] {
+            for number in list.of(&self.questions) {
+                if let Some(test) = self.tests.get(*number as usize)
+                    && test.holds(facts) == is_not
                 {
-                    self.gather_group(group, request.path, search);
+                    return Some(Miss { test, is_not });
                 }
             }
         }
+        None
+    }
+
+    /// The positions of all rules that can match by host or listener, and path, in order; those by expression whether it matches or not.
+    pub(super) fn candidates(&self, host: &str, listener: Option<ListenerIndex>, path: &str, into: &mut Vec<usize>) {
+        let mut search = Search::default();
+        self.gather(host, listener, path, &mut search);
+        into.clear();
+        for cursor in &search.cursors {
+            match cursor.source {
+                Source::Postings => {
+                    into.extend(
+                        (cursor.next - 1..cursor.end).filter_map(|at| self.index.rule_at(at)).map(|rule| rule as usize),
+                    );
+                }
+                Source::Hits => {}
+                Source::Expressions(group) => {
+                    let expressions = self.groups.get(group as usize).and_then(|group| group.expressions.as_ref());
+                    into.extend(expressions.iter().flat_map(|found| &found.rules).map(|rule| *rule as usize));
+                }
+            }
+        }
+        into.sort_unstable();
+        into.dedup();
+    }
+
+    /// Collects the lists of all rules that can match by host or listener, and path.
+    fn gather(&self, host: &str, listener: Option<ListenerIndex>, path: &str, search: &mut Search) {
+        search.cursors.clear();
+        search.hits.clear();
+        search.verified = 0;
+        if !host.is_empty() {
+            if let Some(&group) = self.hosts.exact.get(host) {
+                self.gather_group(group, path, search);
+            }
+            for dot in memchr::memrchr_iter(b'.', host.as_bytes()).take(self.hosts.deepest) {
+                if dot > 0
+                    && let Some(&group) = host.get(dot..).and_then(|suffix| self.hosts.suffixes.get(suffix))
+                {
+                    self.gather_group(group, path, search);
+                }
+            }
+        }
+        if let Some(&group) = listener.and_then(|listener| self.hosts.listeners.get(&listener.0)) {
+            self.gather_group(group, path, search);
+        }
         if let Some(group) = self.hosts.any {
-            self.gather_group(group, request.path, search);
+            self.gather_group(group, path, search);
         }
     }
 
@@ -110,7 +152,7 @@ impl RuleSet {
         };
         push(group.anywhere);
         if group.has_paths {
-            self.index.search(group.root, path, nodes, &mut push);
+            self.index.search(group.tree, path, nodes, &mut push);
         }
         if let Some(head) = group.expressions.as_ref().and_then(|expressions| expressions.rules.first()) {
             cursors.push(Cursor { head: *head, next: 0, end: 0, source: Source::Expressions(number) });
@@ -171,25 +213,19 @@ impl RuleSet {
 /// Why a candidate is not the one: a question of its predicates that was answered no, or of its `not` block with yes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Miss<'r> {
-    pub(super) question: super::predicate::Question<'r>,
+    pub(super) test: &'r Test,
     pub(super) is_not: bool,
 }
 
 impl CompiledRule {
-    fn miss(&self, facts: &Facts<'_>) -> Option<Miss<'_>> {
-        if let Some(question) = self.when.first_not(true, facts) {
-            return Some(Miss { question, is_not: false });
-        }
-        let question = self.unless.first_not(false, facts)?;
-        Some(Miss { question, is_not: true })
-    }
-
     /// The captures of the first pattern and of the first expression that match.
     fn capture(&self, path: &str, captures: &mut Captures) {
-        if let Some(pattern) = self.when.paths.iter().find(|pattern| pattern.matches(path)) {
+        let pattern = self.paths.iter().find(|pattern| pattern.matches(path));
+        debug_assert!(pattern.is_some() || self.paths.is_empty(), "the index found a rule whose patterns do not match");
+        if let Some(pattern) = pattern {
             pattern.capture(path, captures);
         }
-        for expression in &self.when.expressions {
+        for expression in &self.expressions {
             let mut places = expression.capture_locations();
             if expression.captures_read(&mut places, path.as_bytes()).is_none() {
                 continue;

@@ -103,6 +103,11 @@ impl Hasher for KeyHasher {
     }
 
     #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    #[inline]
     fn write_u64(&mut self, number: u64) {
         self.0 = mix(self.0 ^ number, 0x9E37_79B9_7F4A_7C15);
     }

@@ -1,14 +1,190 @@
-//! Placeholder until merge.
+//! Keys: what a scheduler or a split hashes of a request, and the choice among the arms of a split.
+//!
+//! Hashes are [`super::hash`]'s under seed 0, so that every run and every machine sends a key the same way. It refuses to
+//! make up a key: where the request has none, there is `None`, and what then happens is the caller's matter.
+
+use std::net::IpAddr;
+
+use super::captures::Captures;
+use super::hash::hash;
+use super::media::media_type_of;
+use super::parts::{cookies, parameters};
+use super::{KeySource, RequestView};
 use crate::base::id::PoolIndex;
 use crate::base::rng::Rng;
-use crate::pure::rule::captures::Captures;
-use crate::pure::rule::{KeySource, RequestView};
-use crate::pure::trace::Trace;
-/// hash
-pub fn hash_key(_source: &KeySource, _view: &RequestView<'_>, _captures: &Captures) -> Option<u64> {
+
+/// The hash of what `source` names; `None` where the request does not have it. Of several fields, cookies or parameters of
+/// one name the first counts; `uri` without a query is not `uri` with an empty one.
+pub fn hash_key(source: &KeySource, view: &RequestView<'_>, captures: &Captures) -> Option<u64> {
+    let text = |text: &str| hash(text.as_bytes(), 0);
+    Some(match source {
+        KeySource::Path => text(view.path),
+        KeySource::Uri => match view.query {
+            Some(query) => hash(query, text(view.path)),
+            None => text(view.path),
+        },
+        KeySource::Host => text(Some(view.host).filter(|host| !host.is_empty())?),
+        KeySource::HostAndPath => hash(view.path.as_bytes(), text(view.host)),
+        KeySource::Client => match view.client.to_canonical() {
+            IpAddr::V4(address) => hash(&address.octets(), 0),
+            IpAddr::V6(address) => hash(&address.octets(), 0),
+        },
+        KeySource::MediaType => text(&media_type_of(view)?.0),
+        KeySource::Header(name) => hash(view.fields.named(name).next()?, 0),
+        KeySource::Cookie(name) => hash(cookies(view.fields, name).next()?, 0),
+        KeySource::Query(name) => hash(&parameters(view.query, name).next()?, 0),
+        KeySource::Capture(name) => text(captures.get(view.path, name)?),
+    })
+}
+
+/// The arm of a split: by `key` where there is one, else at random, each as often as its weight says. `None` where no weight
+/// is above zero.
+///
+/// A key stays with its arm: weighted rendezvous hashing (Schindelhauer, Schomaker 2005), where a change of weights moves
+/// only the keys that the new shares demand, and to or from the arms that changed. An arm is known by its position.
+pub fn choose_arm(arms: &[(PoolIndex, u32)], key: Option<u64>, rng: &mut Rng) -> Option<PoolIndex> {
+    match key {
+        Some(key) => arm_of_key(arms, key),
+        None => arm_at(arms, rng.below(arms.iter().map(|(_, weight)| u64::from(*weight)).sum())),
+    }
+}
+
+fn arm_at(arms: &[(PoolIndex, u32)], mut point: u64) -> Option<PoolIndex> {
+    for (pool, weight) in arms {
+        let weight = u64::from(*weight);
+        if point < weight {
+            return Some(*pool);
+        }
+        point -= weight;
+    }
     None
 }
-/// arm
-pub fn choose_arm(arms: &[(PoolIndex, u32)], _hash: Option<u64>, _rng: &mut Rng, _t: &mut Trace) -> Option<PoolIndex> {
-    arms.first().map(|arm| arm.0)
+
+fn arm_of_key(arms: &[(PoolIndex, u32)], key: u64) -> Option<PoolIndex> {
+    let mut best: Option<(u64, u32, PoolIndex)> = None;
+    for (position, (pool, weight)) in (0_u64..).zip(arms).filter(|(_, (_, weight))| *weight > 0) {
+        // −log₂ of a uniform number is exponentially distributed; divided by the weight, the least of all wins with the
+        // probability of its share.
+        let waits = (64 << FRACTION) - log2(hash(&position.to_le_bytes(), key));
+        let is_sooner = |(best_waits, best_weight, _): (u64, u32, PoolIndex)| {
+            u128::from(waits) * u128::from(best_weight) < u128::from(best_waits) * u128::from(*weight)
+        };
+        if best.is_none_or(is_sooner) {
+            best = Some((waits, *weight, *pool));
+        }
+    }
+    best.map(|(_, _, pool)| pool)
+}
+
+/// Bits behind the point of [`log2`].
+const FRACTION: u32 = 32;
+
+/// The binary logarithm as a fixed-point number, bit by bit in whole numbers: a floating-point one may differ from machine to
+/// machine. The logarithm of 0 counts as that of 1.
+fn log2(number: u64) -> u64 {
+    let number = number.max(1);
+    let whole = number.ilog2();
+    // The mantissa, from 1 up to 2, with 63 bits behind the point. Squared, the logarithm's next bit comes before the point.
+    let mut mantissa = u128::from(number << (63 - whole));
+    let mut result = u64::from(whole);
+    for _ in 0..FRACTION {
+        mantissa = (mantissa * mantissa) >> 63;
+        let bit = (mantissa >> 64) as u64;
+        mantissa >>= bit;
+        result = result << 1 | bit;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::pure::rule::compile::RuleSet;
+    use crate::pure::rule::find::tests::{Head, rule};
+    use crate::pure::rule::{Predicates, find};
+    use crate::pure::trace::Trace;
+
+    #[test]
+    fn the_logarithm_is_one() {
+        for number in [1, 2, 3, 1000, u64::MAX / 3, u64::MAX] {
+            let ours = log2(number) as f64 / (1_u64 << FRACTION) as f64;
+            assert!((ours - (number as f64).log2()).abs() < 1e-6, "{number}: {ours}");
+        }
+        assert_eq!(log2(0), 0);
+    }
+
+    #[test]
+    fn a_hash_is_the_same_everywhere() {
+        let head = Head::new(&[("X-User", "ann"), ("Cookie", "s=1")]);
+        let mut view = head.view("GET", "a.test", "/u/7");
+        view.query = Some(b"q=a%20b");
+        let captures = Captures::new();
+        let of = |source| hash_key(&source, &view, &captures);
+        assert_eq!(of(KeySource::Path), Some(hash(b"/u/7", 0)));
+        assert_eq!(of(KeySource::Uri), Some(hash(b"q=a%20b", hash(b"/u/7", 0))));
+        assert_eq!(of(KeySource::Host), Some(hash(b"a.test", 0)));
+        assert_eq!(of(KeySource::HostAndPath), Some(hash(b"/u/7", hash(b"a.test", 0))));
+        assert_eq!(of(KeySource::Client), Some(hash(&[127, 0, 0, 1], 0)));
+        assert_eq!(of(KeySource::Header("x-user".to_owned())), Some(hash(b"ann", 0)));
+        assert_eq!(of(KeySource::Cookie("s".to_owned())), Some(hash(b"1", 0)));
+        assert_eq!(of(KeySource::Query("q".to_owned())), Some(hash(b"a b", 0)));
+        assert_eq!(of(KeySource::Path), Some(0x61db_af86_a182_925a));
+        for absent in [KeySource::MediaType, KeySource::Header("x".to_owned()), KeySource::Capture("1".to_owned())] {
+            assert_eq!(of(absent), None);
+        }
+    }
+
+    #[test]
+    fn a_capture_of_the_rule_is_a_key() {
+        let when = Predicates { path_regexes: vec!["^/users/([^/]+)/".to_owned()], ..Predicates::default() };
+        let set = RuleSet::compile(vec![Arc::new(rule("r", when))]).unwrap();
+        let head = Head::new::<&str, &str>(&[]);
+        let mut captures = Captures::new();
+        let mut key = |path: &str| {
+            let view = head.view("GET", "a.test", path);
+            let found: Option<find::Found<'_>> = set.find(&view, &mut captures, &mut Trace::off());
+            assert!(found.is_some());
+            hash_key(&KeySource::Capture("1".to_owned()), &view, &captures)
+        };
+        assert_eq!(key("/users/ann/a"), Some(hash(b"ann", 0)));
+        assert_eq!(key("/users/ann/b/c"), Some(hash(b"ann", 0)));
+    }
+
+    fn shares(arms: &[(PoolIndex, u32)], mut key: impl FnMut(u64) -> Option<u64>) -> Vec<f64> {
+        let mut rng = Rng::new(1);
+        let mut counts = vec![0.0; arms.len()];
+        for number in 0..100_000 {
+            let pool = choose_arm(arms, key(number), &mut rng).unwrap();
+            counts[pool.0 as usize] += 1.0 / 100_000.0;
+        }
+        counts
+    }
+
+    #[test]
+    fn arms_get_their_shares_with_and_without_a_key() {
+        let arms = [(PoolIndex(0), 95), (PoolIndex(1), 0), (PoolIndex(2), 5)];
+        for shares in [shares(&arms, |number| Some(hash(&number.to_le_bytes(), 0))), shares(&arms, |_| None)] {
+            assert!((shares[0] - 0.95).abs() < 0.005 && shares[1] == 0.0, "{shares:?}");
+        }
+        assert_eq!(choose_arm(&[(PoolIndex(0), 0)], Some(1), &mut Rng::new(1)), None);
+        assert_eq!(choose_arm(&[], None, &mut Rng::new(1)), None);
+    }
+
+    #[test]
+    fn a_change_of_weights_moves_only_what_it_must() {
+        let arms = |second| [(PoolIndex(0), 60), (PoolIndex(1), second), (PoolIndex(2), 40)];
+        let mut moved = 0;
+        for number in 0..100_000_u64 {
+            let key = Some(hash(&number.to_le_bytes(), 0));
+            let choose = |second| choose_arm(&arms(second), key, &mut Rng::new(0)).unwrap();
+            let (before, after) = (choose(0), choose(25));
+            if before != after {
+                assert_eq!(after, PoolIndex(1), "a key moved between arms that did not change");
+                moved += 1;
+            }
+        }
+        assert!((19_500..20_500).contains(&moved), "{moved} of 100000 moved where a fifth had to");
+    }
 }

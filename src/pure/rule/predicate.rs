@@ -1,7 +1,9 @@
-//! The predicates of one rule, ready to be asked: compiled once, then compared with many requests, cheap questions first.
+//! The questions that rules ask beyond host and path, ready to be asked: compiled once, cheap ones first, and equal ones of
+//! different rules only once, so that the few that a site uses stay in the processor's cache.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use regex::bytes::Regex;
@@ -73,6 +75,10 @@ pub(super) struct NamedTest {
 }
 
 impl NamedTest {
+    fn new(from: &Named) -> Self {
+        Self { name: from.name.as_str().into(), values: from.values.iter().map(GlobTest::exact).collect() }
+    }
+
     fn holds<V: AsRef<[u8]>>(&self, mut values: impl Iterator<Item = V>) -> bool {
         if self.values.is_empty() {
             return values.next().is_some();
@@ -81,189 +87,187 @@ impl NamedTest {
     }
 }
 
-/// What a predicate asks about.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Question<'r> {
-    Listener,
-    Method,
-    Host,
-    Client,
-    ServerName,
-    Header(&'r NamedTest),
-    Cookie(&'r NamedTest),
-    Query(&'r NamedTest),
-    ContentType,
-    Accept,
-    MediaType,
-    Path,
-    Expression,
+/// One question to a request: any of its alternatives will do.
+#[derive(Debug)]
+pub(super) enum Test {
+    Listeners(Vec<ListenerIndex>),
+    Methods(Vec<String>),
+    Hosts(Vec<HostPattern>),
+    Clients(Vec<Cidr>),
+    ServerNames(Vec<HostPattern>),
+    Header(NamedTest),
+    Cookie(NamedTest),
+    Query(NamedTest),
+    ContentTypes(Vec<GlobTest>),
+    Accepts(Vec<GlobTest>),
+    MediaTypes(Vec<GlobTest>),
+    Paths(Vec<PathPattern>),
+    Expressions(Vec<Regex>),
 }
 
-/// The predicates of a rule, or of its `not` block.
+impl Test {
+    pub(super) fn holds(&self, facts: &Facts<'_>) -> bool {
+        let view = &facts.view;
+        match self {
+            Self::Listeners(list) => list.contains(&view.listener),
+            Self::Methods(list) => list.iter().any(|method| method == view.method),
+            Self::Hosts(list) => list.iter().any(|pattern| pattern.matches(view.host)),
+            Self::Clients(list) => list.iter().any(|range| range.contains(view.client)),
+            Self::ServerNames(list) => {
+                view.server_name.is_some_and(|name| list.iter().any(|pattern| pattern.matches(name)))
+            }
+            Self::Header(test) => test.holds(view.fields.named(&test.name)),
+            Self::Cookie(test) => test.holds(cookies(view.fields, &test.name)),
+            Self::Query(test) => test.holds(parameters(view.query, &test.name)),
+            Self::ContentTypes(list) => {
+                view.fields.known(Known::ContentType).filter_map(essence).any(|text| is_any(list, text))
+            }
+            Self::Accepts(list) => accepted(view.fields).any(|range| range.quality > 0 && is_any(list, range.range)),
+            Self::MediaTypes(list) => facts.media_type().is_some_and(|(text, _)| is_any(list, text)),
+            Self::Paths(list) => list.iter().any(|pattern| pattern.matches(view.path)),
+            Self::Expressions(list) => list.iter().any(|expression| expression.is_match(view.path.as_bytes())),
+        }
+    }
+}
+
+fn is_any(tests: &[GlobTest], text: &str) -> bool {
+    tests.iter().any(|test| test.matches(text.as_bytes()))
+}
+
+/// What a question is made of: equal sources make equal questions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Source {
+    Listeners(Vec<ListenerIndex>),
+    Methods(Vec<String>),
+    Hosts(Vec<HostPattern>),
+    Clients(Vec<Cidr>),
+    ServerNames(Vec<HostPattern>),
+    Header(Named),
+    Cookie(Named),
+    Query(Named),
+    ContentTypes(Vec<Glob>),
+    Accepts(Vec<Glob>),
+    MediaTypes(Vec<Glob>),
+    Paths(Vec<String>),
+    Expressions(Vec<String>),
+}
+
+/// Questions while rules come in, and the expressions and patterns compiled so far.
 #[derive(Debug, Default)]
-pub(super) struct Conditions {
-    listeners: Vec<ListenerIndex>,
-    methods: Vec<Box<str>>,
-    hosts: Vec<HostPattern>,
-    clients: Vec<Cidr>,
-    server_names: Vec<HostPattern>,
-    headers: Vec<NamedTest>,
-    cookies: Vec<NamedTest>,
-    queries: Vec<NamedTest>,
-    content_types: Vec<GlobTest>,
-    accepts: Vec<GlobTest>,
-    media_types: Vec<GlobTest>,
-    pub(super) paths: Vec<PathPattern>,
-    pub(super) expressions: Vec<Regex>,
-    /// Whether anything beside host, path and expression is asked.
-    asks_more: bool,
-    /// Whether the expressions are left to the group's set.
-    leaves_expressions: bool,
+pub(super) struct Builder {
+    pub(super) tests: Vec<Test>,
+    numbers: HashMap<Source, u32>,
+    expressions: HashMap<String, Regex>,
 }
 
-impl Conditions {
-    pub(super) fn compile(from: &Predicates) -> Result<Self, CompileProblem> {
-        let paths = from
-            .paths
-            .iter()
-            .map(|text| PathPattern::parse(text).map_err(|error| CompileProblem::Path { text: text.clone(), error }));
-        let expressions = from.path_regexes.iter().map(|text| {
-            path_regex(text).map_err(|error| CompileProblem::Expression { text: text.clone(), error: Box::new(error) })
-        });
-        let mut conditions = Self {
-            listeners: from.listeners.clone(),
-            methods: from.methods.iter().map(|method| method.as_str().into()).collect(),
-            hosts: from.hosts.clone(),
-            clients: from.clients.clone(),
-            server_names: from.server_names.clone(),
-            headers: named(&from.headers, |one, other| one.eq_ignore_ascii_case(other)),
-            cookies: named(&from.cookies, |one, other| one == other),
-            queries: named(&from.queries, |one, other| one == other),
-            content_types: media(&from.content_types),
-            accepts: media(&from.accepts),
-            media_types: media(&from.media_types),
-            paths: paths.collect::<Result<_, _>>()?,
-            expressions: expressions.collect::<Result<_, _>>()?,
-            asks_more: false,
-            leaves_expressions: false,
+/// Which questions of a rule the index has answered before they are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// None: the rule's `not` block.
+    All,
+    /// Hosts and paths, and the expressions of a rule without paths.
+    NotByIndex,
+}
+
+impl Builder {
+    /// The numbers of the questions that `from` asks, cheap ones first.
+    pub(super) fn questions(&mut self, from: &Predicates, asked: Asked) -> Result<Vec<u32>, CompileProblem> {
+        let mut sources = Vec::new();
+        let mut ask = |is_asked: bool, source: Source| {
+            if is_asked {
+                sources.push(source);
+            }
         };
-        conditions.asks_more = conditions.counts_more() > 0;
-        Ok(conditions)
+        let all = asked == Asked::All;
+        ask(!from.listeners.is_empty(), Source::Listeners(from.listeners.clone()));
+        ask(!from.methods.is_empty(), Source::Methods(from.methods.clone()));
+        ask(all && !from.hosts.is_empty(), Source::Hosts(from.hosts.clone()));
+        ask(!from.clients.is_empty(), Source::Clients(from.clients.clone()));
+        ask(!from.server_names.is_empty(), Source::ServerNames(from.server_names.clone()));
+        for named in merged(&from.headers, |one, other| one.eq_ignore_ascii_case(other)) {
+            ask(true, Source::Header(named));
+        }
+        for named in merged(&from.cookies, |one, other| one == other) {
+            ask(true, Source::Cookie(named));
+        }
+        for named in merged(&from.queries, |one, other| one == other) {
+            ask(true, Source::Query(named));
+        }
+        ask(!from.content_types.is_empty(), Source::ContentTypes(from.content_types.clone()));
+        ask(!from.accepts.is_empty(), Source::Accepts(from.accepts.clone()));
+        ask(!from.media_types.is_empty(), Source::MediaTypes(from.media_types.clone()));
+        ask(all && !from.paths.is_empty(), Source::Paths(from.paths.clone()));
+        let with_path = all || !from.paths.is_empty();
+        ask(with_path && !from.path_regexes.is_empty(), Source::Expressions(from.path_regexes.clone()));
+        sources.into_iter().map(|source| self.number(source)).collect()
     }
 
-    fn counts_more(&self) -> usize {
-        self.listeners.len()
-            + self.methods.len()
-            + self.clients.len()
-            + self.server_names.len()
-            + self.headers.len()
-            + self.cookies.len()
-            + self.queries.len()
-            + self.content_types.len()
-            + self.accepts.len()
-            + self.media_types.len()
+    fn number(&mut self, source: Source) -> Result<u32, CompileProblem> {
+        if let Some(number) = self.numbers.get(&source) {
+            return Ok(*number);
+        }
+        let test = self.test(&source)?;
+        let number = u32::try_from(self.tests.len()).unwrap_or(u32::MAX);
+        self.tests.push(test);
+        self.numbers.insert(source, number);
+        Ok(number)
     }
 
-    /// For the `when` of a rule in the index: its hosts have been looked up, and its expressions too where it has no path.
-    pub(super) fn leave_to_index(mut self) -> Self {
-        self.hosts.clear();
-        self.leaves_expressions = self.paths.is_empty();
-        self
+    fn test(&mut self, source: &Source) -> Result<Test, CompileProblem> {
+        Ok(match source {
+            Source::Listeners(list) => Test::Listeners(list.clone()),
+            Source::Methods(list) => Test::Methods(list.clone()),
+            Source::Hosts(list) => Test::Hosts(list.clone()),
+            Source::Clients(list) => Test::Clients(list.clone()),
+            Source::ServerNames(list) => Test::ServerNames(list.clone()),
+            Source::Header(named) => Test::Header(NamedTest::new(named)),
+            Source::Cookie(named) => Test::Cookie(NamedTest::new(named)),
+            Source::Query(named) => Test::Query(NamedTest::new(named)),
+            Source::ContentTypes(list) => Test::ContentTypes(media(list)),
+            Source::Accepts(list) => Test::Accepts(media(list)),
+            Source::MediaTypes(list) => Test::MediaTypes(media(list)),
+            Source::Paths(list) => Test::Paths(patterns(list)?),
+            Source::Expressions(list) => Test::Expressions(self.expressions(list)?),
+        })
     }
 
-    pub(super) fn asks_media_type(&self) -> bool {
-        !self.media_types.is_empty()
-    }
-
-    /// The first question whose answer is not `wanted`: all must hold of a rule's predicates, none of its `not` block.
-    #[inline]
-    pub(super) fn first_not(&self, wanted: bool, facts: &Facts<'_>) -> Option<Question<'_>> {
-        if self.asks_more
-            && let Some(question) = self.first_of_more(wanted, facts)
-        {
-            return Some(question);
+    /// The expressions of a list, each text compiled once.
+    pub(super) fn expressions(&mut self, list: &[String]) -> Result<Vec<Regex>, CompileProblem> {
+        let mut compiled = Vec::with_capacity(list.len());
+        for text in list {
+            let expression = match self.expressions.get(text) {
+                Some(known) => known.clone(),
+                None => {
+                    let fail = |error| CompileProblem::Expression { text: text.clone(), error: Box::new(error) };
+                    let new = path_regex(text).map_err(fail)?;
+                    self.expressions.insert(text.clone(), new.clone());
+                    new
+                }
+            };
+            compiled.push(expression);
         }
-        let view = &facts.view;
-        let asked = |list_is_empty: bool, holds: &dyn Fn() -> bool| !list_is_empty && holds() != wanted;
-        if asked(self.hosts.is_empty(), &|| self.hosts.iter().any(|host| host.matches(view.host))) {
-            return Some(Question::Host);
-        }
-        if asked(self.paths.is_empty(), &|| self.paths.iter().any(|path| path.matches(view.path))) {
-            return Some(Question::Path);
-        }
-        let path = view.path.as_bytes();
-        let skips = self.leaves_expressions || self.expressions.is_empty();
-        if asked(skips, &|| self.expressions.iter().any(|expression| expression.is_match(path))) {
-            return Some(Question::Expression);
-        }
-        None
-    }
-
-    fn first_of_more(&self, wanted: bool, facts: &Facts<'_>) -> Option<Question<'_>> {
-        let view = &facts.view;
-        if !self.listeners.is_empty() && self.listeners.contains(&view.listener) != wanted {
-            return Some(Question::Listener);
-        }
-        if !self.methods.is_empty() && self.methods.iter().any(|method| **method == *view.method) != wanted {
-            return Some(Question::Method);
-        }
-        if !self.clients.is_empty() && self.clients.iter().any(|range| range.contains(view.client)) != wanted {
-            return Some(Question::Client);
-        }
-        let served = |name: &HostPattern| view.server_name.is_some_and(|asked| name.matches(asked));
-        if !self.server_names.is_empty() && self.server_names.iter().any(served) != wanted {
-            return Some(Question::ServerName);
-        }
-        let not = |holds: bool| holds != wanted;
-        if let Some(test) = self.headers.iter().find(|test| not(test.holds(view.fields.named(&test.name)))) {
-            return Some(Question::Header(test));
-        }
-        if let Some(test) = self.cookies.iter().find(|test| not(test.holds(cookies(view.fields, &test.name)))) {
-            return Some(Question::Cookie(test));
-        }
-        if let Some(test) = self.queries.iter().find(|test| not(test.holds(parameters(view.query, &test.name)))) {
-            return Some(Question::Query(test));
-        }
-        self.first_of_media(wanted, facts)
-    }
-
-    fn first_of_media(&self, wanted: bool, facts: &Facts<'_>) -> Option<Question<'_>> {
-        let fields = facts.view.fields;
-        let is_any = |tests: &[GlobTest], text: &str| tests.iter().any(|test| test.matches(text.as_bytes()));
-        if !self.content_types.is_empty() {
-            let mut sent = fields.known(Known::ContentType).filter_map(essence);
-            if sent.any(|text| is_any(&self.content_types, text)) != wanted {
-                return Some(Question::ContentType);
-            }
-        }
-        if !self.accepts.is_empty() {
-            let mut ranges = accepted(fields).filter(|range| range.quality > 0);
-            if ranges.any(|range| is_any(&self.accepts, range.range)) != wanted {
-                return Some(Question::Accept);
-            }
-        }
-        if !self.media_types.is_empty() {
-            let holds = facts.media_type().is_some_and(|(text, _)| is_any(&self.media_types, text));
-            if holds != wanted {
-                return Some(Question::MediaType);
-            }
-        }
-        None
+        Ok(compiled)
     }
 }
 
-/// The tests of a list of named things; those of one name are alternatives, and become one.
-fn named(list: &[Named], same: impl Fn(&str, &str) -> bool) -> Vec<NamedTest> {
-    let mut tests: Vec<NamedTest> = Vec::new();
+/// The patterns of a list.
+pub(super) fn patterns(list: &[String]) -> Result<Vec<PathPattern>, CompileProblem> {
+    let parse =
+        |text: &String| PathPattern::parse(text).map_err(|error| CompileProblem::Path { text: text.clone(), error });
+    list.iter().map(parse).collect()
+}
+
+/// A list of named things in which those of one name, which are alternatives, have become one.
+fn merged(list: &[Named], same: impl Fn(&str, &str) -> bool) -> Vec<Named> {
+    let mut merged: Vec<Named> = Vec::new();
     for entry in list {
-        let values = entry.values.iter().map(GlobTest::exact);
-        match tests.iter_mut().find(|test| same(&test.name, &entry.name)) {
-            Some(test) if test.values.is_empty() || entry.values.is_empty() => test.values.clear(),
-            Some(test) => test.values.extend(values),
-            None => tests.push(NamedTest { name: entry.name.as_str().into(), values: values.collect() }),
+        match merged.iter_mut().find(|known| same(&known.name, &entry.name)) {
+            Some(known) if known.values.is_empty() || entry.values.is_empty() => known.values.clear(),
+            Some(known) => known.values.extend(entry.values.iter().cloned()),
+            None => merged.push(entry.clone()),
         }
     }
-    tests
+    merged
 }
 
 /// The tests of media types; parameters say nothing.

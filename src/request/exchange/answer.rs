@@ -2,7 +2,8 @@
 
 use std::io::Write as _;
 
-use crate::pure::forwarding::{ClientConnection, push_connection, push_decimal};
+use crate::pure::forwarding::{ClientConnection, push_connection};
+use crate::pure::h1::encode::push_decimal;
 
 /// An answer of our own.
 #[derive(Clone, Copy, Debug)]

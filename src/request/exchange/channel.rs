@@ -11,6 +11,7 @@ use crate::pure::forwarding::{ClientConnection, ClientFraming, FieldEdits, push_
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::{HeadLimits, Parsed, Version};
 use crate::pure::h1::response::{ResponseHeadError, parse_response_head};
+use crate::pure::head::{Fields, Known};
 use crate::pure::pool::Timeouts;
 use crate::request::buffers::Buffer;
 use crate::request::connection::Connection;
@@ -151,7 +152,7 @@ impl<'a> Channel<'a> {
                 Poll::Ready(Err(_)) => return Err(Failure::ClientGone),
                 Poll::Pending => return Ok(false),
             }
-            if !server.buffer.has_room() && !server.buffer.grow_for_head() {
+            if !server.buffer.has_room() && !server.buffer.grow_for_head(RESPONSE_HEAD.bytes) {
                 return Err(ResponseHeadError::TooLarge.into());
             }
             match server.stream.poll_fill(context, &mut server.buffer) {
@@ -206,12 +207,18 @@ impl<'a> Channel<'a> {
     /// [`Failure::Truncated`] where the body's framing is broken from the start.
     pub fn accept_head(&mut self) -> Result<Verdict, Failure> {
         let Some(server) = &mut self.server else { return Err(Failure::Truncated) };
-        let Scratch { request, response, upload, download, changed, .. } = &mut *self.scratch;
+        let Scratch { request, response, upload, download, changed, learning, .. } = &mut *self.scratch;
         let (is_chunked, framing, is_until_close) = match (response.body, request.version) {
             (BodyLength::None | BodyLength::Length(_), _) => (false, ClientFraming::AsSent, false),
             (BodyLength::Chunked | BodyLength::UntilClose, Version::Http11) => (true, ClientFraming::Chunked, false),
             (BodyLength::Chunked | BodyLength::UntilClose, Version::Http10) => (false, ClientFraming::UntilClose, true),
         };
+        if learning.is_wanted && matches!(response.status, 200..=299) {
+            let fields = Fields { bytes: server.buffer.bytes(), list: &response.fields };
+            if let Some(content_type) = fields.known(Known::ContentType).next() {
+                self.connection.worker.shared.learned.learn(&learning.host, &learning.path, content_type);
+            }
+        }
         let is_upload_done = upload.is_done();
         // A client that was not told to go on may never send its body: what comes next could be either.
         let is_in_doubt = request.expects_continue && !self.has_passed_continue && !is_upload_done;

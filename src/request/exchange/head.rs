@@ -38,7 +38,7 @@ pub async fn read(
     let mut is_timed = false;
     poll_fn(|context| {
         loop {
-            if !buffer.has_room() && !buffer.grow_for_head() {
+            if !buffer.has_room() && !buffer.grow_for_head(head_limits.bytes) {
                 return Poll::Ready(Err(Failure::NoMemory));
             }
             match connection.stream.poll_fill(context, buffer) {

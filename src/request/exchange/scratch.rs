@@ -45,8 +45,34 @@ pub struct Scratch {
     pub is_broken: bool,
     /// The upgrade token that the server is asked for; empty: none.
     pub upgrade: Vec<u8>,
-    /// Under which key the answer's media type is learned.
-    pub learn: Option<u64>,
+    /// Where the answer's media type is to be learned.
+    pub learning: Learning,
+    /// The request's id where it is one of ours.
+    pub request_id: String,
+}
+
+/// The place that an answer's media type is learned for, where rules ask for such types.
+#[derive(Debug, Default)]
+pub struct Learning {
+    /// Whether it is to be learned.
+    pub is_wanted: bool,
+    /// The host.
+    pub host: String,
+    /// The normalized path.
+    pub path: String,
+    /// The type that was learned before.
+    pub known: String,
+}
+
+impl Learning {
+    /// Notes the place.
+    pub fn begin(&mut self, host: &str, path: &str) {
+        self.is_wanted = true;
+        self.host.clear();
+        self.host.push_str(host);
+        self.path.clear();
+        self.path.push_str(path);
+    }
 }
 
 impl Scratch {
@@ -62,7 +88,8 @@ impl Scratch {
         self.is_broken = false;
         self.is_head_request = false;
         self.upgrade.clear();
-        self.learn = None;
+        self.learning.is_wanted = false;
+        self.request_id.clear();
     }
 
     /// Puts the head and what has come of the body on their way, so that they leave in one write.

@@ -150,10 +150,68 @@ fn a_trace_counts_what_was_left_out_and_tells_what_was_not() {
     );
 }
 
+#[test]
+fn a_trace_tells_of_not_blocks_and_media_types_and_counts_what_is_too_much_to_tell() {
+    let mut rules = Vec::new();
+    for number in 0..40 {
+        let mut made = rule(&number.to_string(), Predicates::default());
+        match number {
+            0 => made.when.media_types = vec![Glob("image/*".to_owned())],
+            1 => made.unless.methods = vec!["GET".to_owned()],
+            2 => made.when.listeners = vec![ListenerIndex(7)],
+            _ => made.when.cookies = vec![Named { name: "c".to_owned(), values: Vec::new() }],
+        }
+        rules.push(Arc::new(made));
+    }
+    let set = RuleSet::compile(rules).unwrap();
+    let mut trace = Trace::recording();
+    let head = Head::new(&[("Accept", "text/html")]);
+    set.find(&head.view("GET", "a.test", "/a"), &mut Captures::new(), &mut trace);
+    let text: Vec<_> = trace.notes().iter().map(|note| note.text.as_str()).collect();
+    assert_eq!(text[0], "40 rules: 1 of other listeners, 39 asked for the rest");
+    assert_eq!(text[1], "rule `0` at rules.kdl:0: the media type is text/html");
+    assert_eq!(text[2], "rule `1` at rules.kdl:1: its `not` holds: the method is GET");
+    assert_eq!(text[3], "rule `3` at rules.kdl:3: cookie c is absent");
+    assert_eq!(
+        text[33..],
+        [
+            "7 more that match by host and path do not by the rest",
+            "the media type is text/html, says Accept",
+            "no rule matches",
+        ]
+    );
+}
+
+#[test]
+fn rules_by_listener_alone_cost_nothing_to_the_other_listeners() {
+    let by_listener = |number: u32| Predicates { listeners: vec![ListenerIndex(number)], ..Predicates::default() };
+    let rules = (0..1024).map(|number| Arc::new(rule(&number.to_string(), by_listener(number))));
+    let set = RuleSet::compile(rules.collect()).unwrap();
+    let head = Head::new::<&str, &str>(&[]);
+    let mut captures = Captures::new();
+    let view = RequestView { listener: ListenerIndex(1000), ..head.view("GET", "a.test", "/") };
+    assert_eq!(set.find(&view, &mut captures, &mut Trace::off()).map(|found| found.index), Some(1000));
+    assert_eq!(captures.verified(), 1);
+}
+
+#[test]
+fn what_a_path_last_answered_with_is_wanted_only_where_nothing_else_tells() {
+    let when = Predicates { media_types: vec![Glob("image/*".to_owned())], ..Predicates::default() };
+    let set = RuleSet::compile(vec![Arc::new(rule("r", when))]).unwrap();
+    let nothing = Head::new::<&str, &str>(&[]);
+    let accept = Head::new(&[("Accept", "text/html")]);
+    assert!(set.uses_learned_types());
+    assert!(set.wants_learned_type(&nothing.view("GET", "a.test", "/a")));
+    assert!(!set.wants_learned_type(&nothing.view("GET", "a.test", "/a.png")));
+    assert!(!set.wants_learned_type(&accept.view("GET", "a.test", "/a")));
+    let other = by_paths(&["/a"]);
+    assert!(!other.uses_learned_types() && !other.wants_learned_type(&nothing.view("GET", "a.test", "/a")));
+}
+
 mod naive;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20_000))]
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
     fn compiled_rules_decide_as_a_linear_scan_does(rules in proptest::collection::vec(any_rule(), 0..12),
@@ -165,12 +223,7 @@ proptest! {
         for request in &requests {
             let mut scratch = String::new();
             let path = normalize_path(&request.path, &mut scratch);
-            let mut view = request.head.view(&request.method, &request.host, path);
-            view.query = request.query.as_deref().map(str::as_bytes);
-            view.listener = ListenerIndex(request.listener);
-            view.client = request.client;
-            view.server_name = request.server_name.as_deref();
-            view.learned_media_type = request.learned.as_deref();
+            let view = request.view(path);
             let expected = naive::find(&rules, &view);
             let found = set.find(&view, &mut captures, &mut Trace::off());
             let got = found.map(|found| found.index);
@@ -186,6 +239,19 @@ proptest! {
         }
     }
 
+    /// Rules by expression in several host groups at once, whose lists meet in the middle of a search.
+    #[test]
+    fn expressions_of_several_groups_are_merged(rules in proptest::collection::vec(any_expression_rule(), 1..10)) {
+        let rules: Vec<_> = rules.into_iter().map(Arc::new).collect();
+        let set = RuleSet::compile(rules.clone()).unwrap();
+        let head = Head::new::<&str, &str>(&[]);
+        for host in ["a.test", "b.a.test", "y.test"] {
+            let view = head.view("GET", host, "/ab/b");
+            let found = set.find(&view, &mut Captures::new(), &mut Trace::off()).map(|found| found.index);
+            prop_assert_eq!(found, naive::find(&rules, &view).map(|(index, _)| index), "{}", host);
+        }
+    }
+
     /// Patterns alone, many of them, on paths made of the same few parts: the index's worst neighbourhood.
     #[test]
     fn overlapping_patterns_are_all_found(paths in proptest::collection::vec(any_pattern(), 1..40), raw in any_path()) {
@@ -198,16 +264,29 @@ proptest! {
 }
 
 #[derive(Clone, Debug)]
-struct Request {
+pub(crate) struct Request {
     method: String,
     host: String,
-    path: Vec<u8>,
+    pub(crate) path: Vec<u8>,
     query: Option<String>,
     head: Head,
     listener: u32,
     client: IpAddr,
     server_name: Option<String>,
     learned: Option<String>,
+}
+
+impl Request {
+    pub(crate) fn view<'a>(&'a self, path: &'a str) -> RequestView<'a> {
+        RequestView {
+            query: self.query.as_deref().map(str::as_bytes),
+            listener: ListenerIndex(self.listener),
+            client: self.client,
+            server_name: self.server_name.as_deref(),
+            learned_media_type: self.learned.as_deref(),
+            ..self.head.view(&self.method, &self.host, path)
+        }
+    }
 }
 
 fn any_pattern() -> impl Strategy<Value = String> {
@@ -336,7 +415,16 @@ fn any_predicates(weight: u32) -> impl Strategy<Value = Predicates> {
     })
 }
 
-fn any_rule() -> impl Strategy<Value = Rule> {
+fn any_expression_rule() -> impl Strategy<Value = Rule> {
+    let regexes = prop::sample::select(vec!["^/a", "b$", "^/b"]).prop_map(str::to_owned);
+    let method = prop_oneof![3 => Just("POST"), 1 => Just("GET")];
+    let hosts = proptest::collection::vec(any_host_pattern(), 0..3);
+    (hosts, proptest::collection::vec(regexes, 1..3), method).prop_map(|(hosts, path_regexes, method)| {
+        rule("r", Predicates { hosts, path_regexes, methods: vec![method.to_owned()], ..Predicates::default() })
+    })
+}
+
+pub(crate) fn any_rule() -> impl Strategy<Value = Rule> {
     (any_predicates(1), prop_oneof![2 => Just(Predicates::default()), 1 => any_predicates(1)]).prop_map(
         |(when, unless)| {
             let mut made = rule("r", when);
@@ -346,7 +434,7 @@ fn any_rule() -> impl Strategy<Value = Rule> {
     )
 }
 
-fn any_request() -> impl Strategy<Value = Request> {
+pub(crate) fn any_request() -> impl Strategy<Value = Request> {
     let host =
         prop::sample::select(vec!["a.test", "b.a.test", "c.b.a.test", "x.c.b.a.test", "y.test", "test", "", ".a.test"]);
     let field = prop_oneof![

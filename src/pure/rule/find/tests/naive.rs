@@ -18,7 +18,7 @@ pub(super) fn find(rules: &[Arc<Rule>], view: &RequestView<'_>) -> Option<(usize
     let when = &rules[index].when;
     let mut captured = when.paths.iter().find_map(|pattern| path(pattern, view.path)).unwrap_or_default();
     for text in &when.path_regexes {
-        let regex = regex::Regex::new(text).unwrap();
+        let regex = expression(text);
         if let Some(groups) = regex.captures(view.path) {
             for name in regex.capture_names().flatten() {
                 captured.extend(groups.name(name).map(|group| (name.to_owned(), group.as_str().to_owned())));
@@ -40,7 +40,7 @@ fn answers(asked: &Predicates, view: &RequestView<'_>) -> Vec<bool> {
     ask(!asked.listeners.is_empty(), asked.listeners.contains(&view.listener));
     ask(!asked.hosts.is_empty(), asked.hosts.iter().any(|pattern| host(pattern, view.host)));
     ask(!asked.paths.is_empty(), asked.paths.iter().any(|pattern| path(pattern, view.path).is_some()));
-    let matches = |text: &String| regex::Regex::new(text).unwrap().is_match(view.path);
+    let matches = |text: &String| expression(text).is_match(view.path);
     ask(!asked.path_regexes.is_empty(), asked.path_regexes.iter().any(matches));
     ask(!asked.methods.is_empty(), asked.methods.iter().any(|method| method == view.method));
     let in_range = |range: &crate::pure::rule::Cidr| match (range.address, view.client.to_canonical()) {
@@ -195,5 +195,15 @@ fn try_at(pattern: &str, path: &str) -> Option<Captured> {
         let mut captured = try_at(after, &path[length..])?;
         captured.insert(0, (name.to_owned(), path[..length].to_owned()));
         Some(captured)
+    })
+}
+
+/// An expression, compiled once in a test.
+fn expression(text: &str) -> regex::Regex {
+    thread_local! {
+        static KNOWN: std::cell::RefCell<std::collections::HashMap<String, regex::Regex>> = std::cell::RefCell::default();
+    }
+    KNOWN.with_borrow_mut(|known| {
+        known.entry(text.to_owned()).or_insert_with(|| regex::Regex::new(text).unwrap()).clone()
     })
 }
