@@ -12,3 +12,4 @@ mod harness;
 mod limits;
 mod listening;
 mod pool_limits;
+mod tls;
