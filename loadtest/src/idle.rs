@@ -47,7 +47,14 @@ pub struct Plan {
 
 impl Plan {
     /// Measures all products on `row`, and the bare server where it is about TLS.
-    pub fn run(&self, row: Row, setting: &Setting, site: &mut Site, cores: &Cores) -> Outcome<Vec<Measured>> {
+    pub fn run(
+        &self,
+        row: Row,
+        setting: &Setting,
+        site: &mut Site,
+        cores: &Cores,
+        mut say: impl FnMut(String),
+    ) -> Outcome<Vec<Measured>> {
         let tls = row == Row::IdleTls;
         let mut all = Vec::new();
         for product in &self.products {
@@ -59,6 +66,7 @@ impl Plan {
                     self.measure(port, tls, || proxy.resident(), site, cores).doing(|| product.name().to_owned())?,
                 );
             }
+            say(format!("{}, {}: {rounds:.2?} KiB", row.title(), product.name()));
             all.push(Measured { name: product.name().to_owned(), product: Some(*product), rounds });
         }
         if tls {
@@ -69,6 +77,7 @@ impl Plan {
                 let resident = || accounting::resident(&[server.id()]);
                 rounds.push(self.measure(port, tls, resident, site, cores).doing(|| "the bare server".to_owned())?);
             }
+            say(format!("{}, bare server: {rounds:.2?} KiB", row.title()));
             all.push(Measured { name: "bare tokio-rustls".to_owned(), product: None, rounds });
         }
         Ok(all)

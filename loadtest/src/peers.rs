@@ -36,8 +36,7 @@ impl Bench {
         let pointsman = if with_pointsman { machine::pointsman(shared.pointsman.clone())? } else { PathBuf::new() };
         let descriptors = machine::raise_descriptors()?;
         let cores = Cores::share(shared.proxy_core, shared.load_cores.clone())?;
-        let mut facts = machine::facts(&cores, descriptors, with_pointsman.then_some(pointsman.as_path()));
-        facts.push(machine::quiet(&cores)?);
+        let facts = machine::facts(&cores, descriptors, with_pointsman.then_some(pointsman.as_path()));
         let mut site = Site::new()?;
         let origin = Origin::start(&mut site, &cores.load)?;
         let (core, origin_port) = (cores.proxy, origin.port);
@@ -62,6 +61,7 @@ pub fn compare(options: &Peers) -> Outcome<String> {
     let mut bench = Bench::set_up(&options.shared, &["wrk", "h2load"])?;
     let chosen = |row: &Row| options.rows.is_empty() || options.rows.contains(row);
     let rows: Vec<Row> = Row::LOADS.into_iter().filter(chosen).collect();
+    bench.facts.push(machine::quiet(&bench.cores)?);
     let mut text = bench.heading("Pointsman beside its peers");
     text.push_str(&format!(
         "- {} rounds of {} s a load; a ratio is the peer's processor time a request over {}'s, and its lower bound counts\n",
@@ -111,8 +111,7 @@ fn memory(plan: &idle::Plan, rows: &[Row], bench: &mut Bench) -> Outcome<String>
         if !matches!(row, Row::Idle | Row::IdleTls) {
             return Err(Failure::new(format!("{} is not about memory", row.title())));
         }
-        say(row.title().to_owned());
-        let measured = plan.run(*row, &bench.setting, &mut bench.site, &bench.cores)?;
+        let measured = plan.run(*row, &bench.setting, &mut bench.site, &bench.cores, say)?;
         text.push_str(&format!("\n{}", idle::table(*row, plan.clients, &measured)));
     }
     Ok(text)

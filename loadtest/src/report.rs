@@ -9,6 +9,8 @@ use crate::statistics::{self, Ratio};
 
 /// Below this the proxy was not the bottleneck, and the row says so.
 const SATURATED: f64 = 0.95;
+/// More work of others than this on the proxy's core is mentioned.
+const OTHERS: f64 = 0.1;
 /// A rate counts as held from here on: the time includes setting up the connections.
 const HELD: f64 = 0.9;
 /// More packets than this deferred to the kernel's own thread, as a part of the cost, are mentioned.
@@ -26,12 +28,24 @@ pub fn table(series: &[Series], subject: Product) -> String {
             line(&mut text, one, Variant::plain(subject), *peer);
         }
     }
-    for one in series {
-        for note in notes(one) {
-            let _ = write!(text, "\n{note}");
-        }
+    let judged = series.iter().flat_map(|one| verdicts(one, subject));
+    let (met, missed): (Vec<bool>, Vec<bool>) = judged.partition(|met| *met);
+    let _ = writeln!(text, "\nTargets met: {} of {}.", met.len(), met.len() + missed.len());
+    for note in doubts(series).into_iter().chain(series.iter().flat_map(notes)) {
+        let _ = write!(text, "\n{note}");
     }
     text
+}
+
+/// For each peer with a target, whether it was met.
+fn verdicts(series: &Series, subject: Product) -> Vec<bool> {
+    let judged = series.samples.keys().filter(|peer| subject == Product::Pointsman && peer.product != subject);
+    let met = |peer: &Variant| {
+        let target = series.row.target(*peer)?;
+        let ratio = statistics::ratio(&pairs(series, *peer, Variant::plain(subject)));
+        Some(ratio.is_some_and(|ratio| ratio.low >= target))
+    };
+    judged.filter_map(met).collect()
 }
 
 fn line(text: &mut String, series: &Series, subject: Variant, peer: Variant) {
@@ -110,6 +124,25 @@ fn busy(series: &Series, subject: Variant, peer: Variant) -> String {
     }
 }
 
+/// What a reader must know of the whole table: one line for each kind of doubt.
+fn doubts(all: &[Series]) -> Vec<String> {
+    let columns: Vec<(&Series, Variant)> =
+        all.iter().flat_map(|one| one.samples.keys().map(move |variant| (one, *variant))).collect();
+    let worst = |figure: &dyn Fn(&Series, Variant) -> Option<f64>, limit: f64| {
+        let found: Vec<f64> = columns.iter().filter_map(|(one, variant)| figure(one, *variant)).collect();
+        let above = found.iter().filter(|value| **value > limit).count();
+        let most = found.iter().copied().fold(0.0, f64::max) * 100.0;
+        (above > 0).then(|| format!("in {above} of {} columns, {most:.0} % at worst", found.len()))
+    };
+    let others = |one: &Series, variant| Some(core_of(one, variant) - median(one, variant, |sample| sample.share)?);
+    let deferred = |one: &Series, variant| median(one, variant, |sample| sample.deferred / sample.cost);
+    let others = worst(&others, OTHERS).map(|text| format!("- **doubtful**: other work on the proxy's core {text}."));
+    let deferred = worst(&deferred, DEFERRED).map(|text| {
+        format!("- packets that the kernel deferred to its own thread are not counted: beside the cost they were more than 1 % {text}.")
+    });
+    others.into_iter().chain(deferred).collect()
+}
+
 /// What a reader of the rows must know beside them.
 fn notes(series: &Series) -> Vec<String> {
     let mut notes = Vec::new();
@@ -117,26 +150,13 @@ fn notes(series: &Series) -> Vec<String> {
     for variant in series.samples.keys() {
         let missing = series.samples.get(variant).map_or(0, |all| all.iter().filter(|sample| sample.is_none()).count());
         if missing > 0 {
-            notes.push(format!(
-                "- {title}, {:?}: {} could not be measured in {missing} rounds.",
-                series.offer,
-                variant.name()
-            ));
+            let name = variant.name();
+            notes.push(format!("- {title}, {:?}: {name} could not be measured in {missing} rounds.", series.offer));
         }
         if let (Some(rate), Some(held)) = (series.rate, median(series, *variant, |sample| sample.throughput))
             && held < f64::from(rate) * HELD
         {
             notes.push(format!("- {title}: the rate of {rate}/s was not held with {}: {held:.0}/s.", variant.name()));
-        }
-        let (deferred, cost) = (median(series, *variant, |s| s.deferred), median(series, *variant, |s| s.cost));
-        if let (Some(deferred), Some(cost)) = (deferred, cost)
-            && deferred > cost * DEFERRED
-        {
-            let name = variant.name();
-            notes.push(format!(
-                "- {title}, {:?}: with {name} the kernel deferred {deferred:.1} µs a request, not counted.",
-                series.offer
-            ));
         }
     }
     if let Some(trouble) = series.troubles.first() {
@@ -147,4 +167,46 @@ fn notes(series: &Series) -> Vec<String> {
         ));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::row::Row;
+
+    fn sample(cost: f64, idle: u64) -> Option<Sample> {
+        let core = CoreTicks { idle, all: 100 };
+        Some(Sample { cost, throughput: 1_000.0, core, share: core.busy(), deferred: 0.0 })
+    }
+
+    fn series(ours: Vec<Option<Sample>>, nginx: Vec<Option<Sample>>) -> Series {
+        let samples =
+            BTreeMap::from([(Variant::plain(Product::Pointsman), ours), (Variant::plain(Product::Nginx), nginx)]);
+        Series { row: Row::KeepAlive128, offer: Offer::Saturated, rate: None, samples, troubles: Vec::new() }
+    }
+
+    #[test]
+    fn the_lower_bound_decides_and_an_idle_core_is_told() {
+        let good = table(&[series(vec![sample(10.0, 1); 5], vec![sample(13.0, 1); 5])], Product::Pointsman);
+        assert!(good.contains("| 1.30 | 1.30–1.30 | 1.25 | yes |") && good.contains("1 of 1"), "{good}");
+        assert!(!good.contains("not saturated"), "{good}");
+        let wide = vec![sample(11.0, 9), sample(15.0, 9), sample(11.0, 9), sample(15.0, 9), sample(13.5, 9)];
+        let bad = table(&[series(vec![sample(10.0, 1); 5], wide)], Product::Pointsman);
+        assert!(bad.contains("**no**") && bad.contains("**not saturated**") && bad.contains("0 of 1"), "{bad}");
+    }
+
+    #[test]
+    fn rounds_pair_only_where_both_were_measured_and_a_row_without_pairs_is_missed() {
+        let ours = vec![sample(10.0, 1), None, sample(10.0, 1)];
+        let one = series(ours, vec![sample(20.0, 1), sample(90.0, 1), None]);
+        let (peer, subject) = (Variant::plain(Product::Nginx), Variant::plain(Product::Pointsman));
+        assert_eq!(pairs(&one, peer, subject), [(20.0, 10.0)]);
+        let none = table(&[series(vec![None], vec![sample(20.0, 1)])], Product::Pointsman);
+        assert!(
+            none.contains("| – | – | 1.25 | **no** |") && none.contains("could not be measured in 1 rounds"),
+            "{none}"
+        );
+    }
 }

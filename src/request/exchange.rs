@@ -96,8 +96,7 @@ async fn handle(
 ) -> Result<Next, Failure> {
     let decision = decision::decide(connection, buffer, scratch);
     // A head that is refused is used up as well: it must not be taken for the next one.
-    let length = scratch.request.length;
-    buffer.consume(length);
+    buffer.consume(scratch.request.length);
     match decision? {
         Decision::Forward(forward) => pass_on(connection, grant, buffer, scratch, &forward).await,
         Decision::Answer { rule, status, is_redirect } => {
@@ -133,11 +132,12 @@ async fn pass_on(
     {
         choice.keep(&channel.connection.worker, server.stream);
     }
-    let is_read = channel.scratch.upload.is_done() && channel.client_buffer.is_empty();
+    let is_uploaded = channel.scratch.upload.is_done();
     Ok(match verdict.keeps_client {
-        true => Next::Idle,
-        false if is_read => Next::Close,
-        false => Next::Linger,
+        // Where the server broke the upload off, the rest of the body is still to come: it must not be read as a request.
+        true if is_uploaded => Next::Idle,
+        false if is_uploaded && channel.client_buffer.is_empty() => Next::Close,
+        true | false => Next::Linger,
     })
 }
 
@@ -176,6 +176,7 @@ async fn fail(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Sc
         scratch.record.status = failure.status();
         return Next::Abort;
     }
+    scratch.upload.give_up(buffer);
     scratch.download.reset();
     scratch.is_broken = failure.blame() == Blame::Client && !matches!(failure, Failure::AmbiguousPath);
     answer(connection, buffer, scratch, Reply { status: failure.status(), is_redirect: false, body: "" }).await

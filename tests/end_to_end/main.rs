@@ -8,8 +8,12 @@
 #[path = "../support/harness.rs"]
 mod support;
 
+mod bodies;
 mod harness;
 mod limits;
 mod listening;
+mod own_answers;
 mod pool_limits;
+#[allow(dead_code, reason = "a subject takes what it needs")]
+mod pools;
 mod tls;

@@ -161,10 +161,15 @@ impl Flow {
         self.outgoing.clear();
     }
 
-    /// Goes back to the start of what was sent: `head`, then what was `kept` of the body, then what is still to come.
-    pub fn rewind(&mut self, buffer: &mut Buffer, head: &[u8], kept: &[u8]) {
+    /// Gives up what is on its way out, and takes what lies of it in the buffer out of there: what follows is not the body's.
+    pub fn give_up(&mut self, buffer: &mut Buffer) {
         buffer.consume(self.outgoing.consumes);
         self.outgoing.clear();
+    }
+
+    /// Goes back to the start of what was sent: `head`, then what was `kept` of the body, then what is still to come.
+    pub fn rewind(&mut self, buffer: &mut Buffer, head: &[u8], kept: &[u8]) {
+        self.give_up(buffer);
         self.outgoing.prefix.extend_from_slice(head);
         self.outgoing.prefix.extend_from_slice(kept);
         self.moved = false;
