@@ -17,3 +17,4 @@ mod pool_limits;
 #[allow(dead_code, reason = "a subject takes what it needs")]
 mod pools;
 mod tls;
+mod trust;
