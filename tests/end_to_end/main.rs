@@ -16,3 +16,5 @@ mod own_answers;
 mod pool_limits;
 #[allow(dead_code, reason = "a subject takes what it needs")]
 mod pools;
+mod tls;
+mod trust;
