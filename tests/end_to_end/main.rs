@@ -9,6 +9,7 @@
 mod support;
 
 mod bodies;
+mod forwarding;
 mod harness;
 mod limits;
 mod listening;
@@ -18,3 +19,7 @@ mod pool_limits;
 mod pools;
 mod tls;
 mod trust;
+mod retry;
+mod rules_applied;
+mod tunnel;
+mod upstream_pool;
