@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::operator::demo::{DemoError, DemoOptions, demo};
+use crate::operator::run::RunError;
 use crate::operator::{check, run};
 
 /// A layer-7 switch: reads each HTTP request and sends it to the server that will answer it best.
@@ -23,6 +25,12 @@ enum Command {
         /// A rule file, or a directory: all its *.kdl in name order.
         #[arg(default_value = "rules")]
         rules: PathBuf,
+    },
+    /// Starts built-in servers and the proxy in front of them, and says what to try.
+    Demo {
+        /// What can be chosen.
+        #[command(flatten)]
+        options: DemoOptions,
     },
     /// Parses and validates rule files, warns, and runs every `expect`.
     Check {
@@ -46,13 +54,40 @@ pub fn main() -> ExitCode {
         Command::Run { rules } => match run::run(&rules) {
             Ok(()) => 0,
             Err(error) => {
-                say(&error.to_string());
+                say(&explained(&error));
                 error.exit_code()
             }
         },
+        Command::Demo { options } => run_demo(options),
         Command::Check { rules } => check(&rules),
     };
     ExitCode::from(code)
+}
+
+/// What went wrong with a start, in full: errors of rule files are drawn as `check` draws them.
+fn explained(error: &RunError) -> String {
+    match error {
+        RunError::Config(errors) => check::render(&errors.problems, check::Style::Plain),
+        other => other.to_string(),
+    }
+}
+
+fn run_demo(options: DemoOptions) -> u8 {
+    match demo(options, &mut std::io::stdout(), run::run) {
+        Ok(()) => 0,
+        Err(error) => {
+            say(&error.to_string());
+            match error {
+                DemoError::Run(error) => error.exit_code(),
+                DemoError::SamePort(_) => 2,
+                DemoError::Port { .. }
+                | DemoError::Folder(_)
+                | DemoError::Certificate(_)
+                | DemoError::Servers(_)
+                | DemoError::Print(_) => 3,
+            }
+        }
+    }
 }
 
 fn check(rules: &std::path::Path) -> u8 {

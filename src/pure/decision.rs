@@ -1,17 +1,90 @@
 //! What becomes of a request: the rule that catches it, where it goes, what changes. The exchange and `explain` decide here,
 //! by the same code; only the trace differs.
 
+use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::base::id::PoolIndex;
+use crate::base::id::{ListenerIndex, PoolIndex};
 use crate::base::rng::Rng;
+use crate::pure::config::AmbiguousPaths;
 use crate::pure::forwarding::FieldEdits;
+use crate::pure::h1::request::{RequestHead, TargetForm};
+use crate::pure::head::Fields;
 use crate::pure::rule::captures::Captures;
 use crate::pure::rule::change::{UnsafeTarget, Values, location, rewritten_target};
 use crate::pure::rule::compile::RuleSet;
 use crate::pure::rule::key::{choose_arm, hash_key};
-use crate::pure::rule::{Action, RequestView, Rule};
+use crate::pure::rule::path::{AmbiguousPath, normalize_host, read_path, split_query};
+use crate::pure::rule::{Action, Cidr, RequestView, Rule};
 use crate::pure::trace::Trace;
+use crate::pure::trust::client_address;
+
+/// What rules see of a head, its texts normalized: the source of a [`RequestView`].
+#[derive(Debug)]
+pub struct Seen<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// The host in lower case, without port and trailing dot.
+    pub host: Cow<'a, str>,
+    /// The path as sent; empty where an absolute target had none.
+    pub raw_path: &'a [u8],
+    /// The query as sent.
+    pub query: Option<&'a [u8]>,
+    /// The fields.
+    pub fields: Fields<'a>,
+    /// The rightmost untrusted address.
+    pub client: IpAddr,
+    form: Option<TargetForm>,
+}
+
+impl<'a> Seen<'a> {
+    /// Looks at a whole head that came from `peer`.
+    pub fn of(head: &'a RequestHead, bytes: &'a [u8], peer: IpAddr, trusted: &[Cidr]) -> Self {
+        let fields = Fields { bytes, list: &head.fields };
+        let (raw_path, query) = split_query(head.path_and_query.of(bytes));
+        Self {
+            // The codec lets only tokens through, which are ASCII.
+            method: std::str::from_utf8(head.method.of(bytes)).unwrap_or(""),
+            host: normalize_host(head.authority.of(bytes)),
+            raw_path,
+            query,
+            fields,
+            client: client_address(peer, trusted, fields),
+            form: head.form,
+        }
+    }
+
+    /// The normalized path; it lies in `scratch` where it is not what was sent.
+    ///
+    /// # Errors
+    /// [`AmbiguousPath`] where `policy` refuses it.
+    pub fn path<'p>(&self, policy: AmbiguousPaths, scratch: &'p mut String) -> Result<&'p str, AmbiguousPath>
+    where
+        'a: 'p,
+    {
+        match self.form {
+            Some(TargetForm::Asterisk) => Ok("*"),
+            _ if self.raw_path.is_empty() => Ok("/"),
+            _ => read_path(self.raw_path, policy, scratch),
+        }
+    }
+
+    /// The view that rules get.
+    pub fn view<'v>(&'v self, listener: ListenerIndex, path: &'v str, server_name: Option<&'v str>) -> RequestView<'v> {
+        RequestView {
+            listener,
+            method: self.method,
+            host: &self.host,
+            path,
+            query: self.query,
+            fields: self.fields,
+            client: self.client,
+            server_name,
+            learned_media_type: None,
+        }
+    }
+}
 
 /// Where a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -45,7 +45,8 @@ pub struct Connection {
     pub is_over_limit: bool,
     /// Whether the last wait has begun of a connection whose first request did not come before the worker drains.
     has_grace: bool,
-    ticket: ConnectionTicket,
+    /// Its entry in the worker's list, which leaves with it.
+    _ticket: ConnectionTicket,
 }
 
 /// What becomes of a connection after its exchanges.
@@ -98,7 +99,7 @@ pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: TcpStream, p
                 requests: 0,
                 is_over_limit,
                 has_grace,
-                ticket,
+                _ticket: ticket,
             })
             .await;
         }
