@@ -15,12 +15,13 @@ mod harness;
 mod limits;
 mod listening;
 mod own_answers;
+mod places;
 mod pool_limits;
 #[allow(dead_code, reason = "a subject takes what it needs")]
 mod pools;
-mod tls;
-mod trust;
 mod retry;
 mod rules_applied;
+mod tls;
+mod trust;
 mod tunnel;
 mod upstream_pool;
