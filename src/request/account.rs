@@ -74,6 +74,8 @@ pub struct Record {
     pub is_answer_begun: bool,
     /// Whether the answer ends with the connection, so that a cut must break it.
     pub is_until_close: bool,
+    /// Bytes of an answer of our own, its head left out.
+    pub own_content: u64,
     /// How long the last connection took to make; `None` where one was waiting.
     pub connect: Option<Duration>,
     first_byte: Option<Timestamp>,
@@ -148,7 +150,7 @@ impl Record {
             request_id: self.request_id.map(|id| id.of(bytes)),
             status: self.status,
             bytes_in,
-            bytes_out,
+            bytes_out: bytes_out + self.own_content,
             total: time::now().since(self.started),
             connect: self.connect,
             first_byte: self.latency(),

@@ -200,7 +200,7 @@ async fn answer(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut 
         (true, Version::Http10) => ClientConnection::KeepAlive,
         (true, Version::Http11) => ClientConnection::Keep,
     };
-    worker.with_date(|date| {
+    let content = worker.with_date(|date| {
         let own = OwnAnswer {
             status: reply.status,
             location: reply.is_redirect.then_some(scratch.changed.target.as_slice()),
@@ -210,7 +210,7 @@ async fn answer(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut 
             connection: client_connection,
             date,
         };
-        answer::push(scratch.download.head(), &own);
+        answer::push(scratch.download.head(), &own)
     });
     scratch.record.answer_begins(reply.status);
     connection.deadline.set(worker.now() + connection.listener.config.limits.idle_timeout);
@@ -220,6 +220,7 @@ async fn answer(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut 
         Poll::Pending => Poll::Pending,
     })
     .await;
+    scratch.record.own_content = if is_sent { content } else { 0 };
     match (is_sent, keeps) {
         (false, _) => Next::Abort,
         (true, true) => Next::Idle,

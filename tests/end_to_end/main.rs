@@ -12,6 +12,7 @@ mod bodies;
 mod harness;
 mod limits;
 mod listening;
+mod log;
 mod own_answers;
 mod pool_limits;
 #[allow(dead_code, reason = "a subject takes what it needs")]
