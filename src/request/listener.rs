@@ -57,12 +57,15 @@ pub struct Listener {
 /// [`ListenError`] where the address is in use, not ours, or not allowed.
 pub fn open(address: SocketAddr, count: usize) -> Result<(SocketAddr, Vec<TcpListener>), ListenError> {
     let wrap = |cause| ListenError { address, cause };
-    let probe = bind(address, false).map_err(wrap)?;
-    let local = probe.local_addr().map_err(wrap)?.as_socket().unwrap_or(address);
-    drop(probe);
+    if address.port() != 0 {
+        drop(bind(address, false).map_err(wrap)?);
+    }
+    // A free port of the system's choice is held from the first socket on, lest another takes it.
+    let mut local = address;
     let sockets = (0..count.max(1))
         .map(|_| {
             let socket = bind(local, true)?;
+            local = socket.local_addr()?.as_socket().unwrap_or(local);
             socket.listen(BACKLOG)?;
             socket.set_nonblocking(true)?;
             Ok(TcpListener::from(socket))
@@ -162,4 +165,22 @@ fn is_of_one_connection(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_of_one_listener_share_a_port_and_those_of_two_never_do() {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let opened: Vec<_> = (0..100).map(|_| open(any, 3).unwrap()).collect();
+        let ports: std::collections::HashSet<u16> = opened.iter().map(|(local, _)| local.port()).collect();
+        assert_eq!(ports.len(), opened.len());
+        for (local, sockets) in &opened {
+            assert_ne!(local.port(), 0);
+            assert!(sockets.iter().all(|socket| socket.local_addr().unwrap() == *local));
+            assert!(open(*local, 1).is_err(), "a port in use is noticed");
+        }
+    }
 }
