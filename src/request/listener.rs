@@ -119,13 +119,12 @@ pub async fn accept(
     closing: Rc<Closing>,
 ) {
     let mut back_off = BACK_OFF.0;
-    loop {
-        if worker.shared.connections.is_full() && !closing.is_wanted.get() {
+    while !closing.is_wanted.get() {
+        if worker.shared.connections.is_full() {
             tokio::time::sleep(FULL_PAUSE).await;
             continue;
         }
         let accepted = tokio::select! {
-            biased;
             accepted = socket.accept() => accepted,
             () = closing.wanted.notified() => break,
         };
@@ -136,7 +135,6 @@ pub async fn accept(
                 connection::spawn(&worker, &listener, stream, peer);
             }
             Err(error) if is_of_one_connection(&error) => {}
-            Err(_) if closing.is_wanted.get() => break,
             Err(error) => {
                 worker.shared.say_accept_error(&error, listener.local);
                 tokio::time::sleep(back_off).await;
@@ -144,8 +142,27 @@ pub async fn accept(
             }
         }
     }
-    drop(socket);
+    accept_rest(&worker, &listener, socket);
     closing.is_done.set(true);
+}
+
+/// Accepts what waits in the kernel's queue, and closes the socket. The runtime's own accept would not do: it may not know
+/// yet of what has come since it last looked.
+fn accept_rest(worker: &Rc<Worker>, listener: &Arc<Listener>, socket: tokio::net::TcpListener) {
+    let Ok(socket) = socket.into_std() else { return };
+    for _ in 0..=BACKLOG {
+        match socket.accept() {
+            Ok((stream, peer)) => {
+                let stream = stream.set_nonblocking(true).and_then(|()| tokio::net::TcpStream::from_std(stream));
+                if let Ok(stream) = stream {
+                    worker.shared.connections.enter();
+                    connection::spawn(worker, listener, stream, peer);
+                }
+            }
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(_) => return,
+        }
+    }
 }
 
 /// Counts an accepted connection. Where others have taken the last place since the wait for it began, it waits unserved.

@@ -9,6 +9,7 @@
 mod support;
 
 mod bodies;
+mod drain;
 mod harness;
 mod limits;
 mod listening;
