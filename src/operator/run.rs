@@ -100,9 +100,12 @@ impl RunError {
 /// [`RunError`] where it could not start, or a thread died.
 pub fn run(entry: &Path) -> Result<(), RunError> {
     let config = Arc::new(config::load(&DiskFiles, entry)?);
-    let running = start(config)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(running.serve())
+    runtime.block_on(async {
+        // Before anything listens: whoever sees it listen may send one.
+        let signals = Signals::new()?;
+        start(config)?.serve(signals).await
+    })
 }
 
 /// The running proxy, held by the main thread.
@@ -246,8 +249,7 @@ impl Signals {
 }
 
 impl Running {
-    async fn serve(mut self) -> Result<(), RunError> {
-        let mut signals = Signals::new()?;
+    async fn serve(mut self, mut signals: Signals) -> Result<(), RunError> {
         loop {
             tokio::select! {
                 _ = signals.terminate.recv() => break,
