@@ -10,6 +10,7 @@ mod support;
 
 mod bodies;
 mod drain;
+mod forwarding;
 mod harness;
 mod limits;
 mod listening;
@@ -18,5 +19,9 @@ mod own_answers;
 mod pool_limits;
 #[allow(dead_code, reason = "a subject takes what it needs")]
 mod pools;
+mod retry;
+mod rules_applied;
 mod tls;
 mod trust;
+mod tunnel;
+mod upstream_pool;
