@@ -177,7 +177,10 @@ impl Drop for ConnectionTicket {
     fn drop(&mut self) {
         self.shared.connections.leave();
         if let Some(worker) = self.worker.upgrade() {
-            worker.connections.borrow_mut().remove(&self.number);
+            let deadline = worker.connections.borrow_mut().remove(&self.number);
+            if let Some(deadline) = deadline {
+                deadline.retire();
+            }
         }
     }
 }

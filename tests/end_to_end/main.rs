@@ -10,12 +10,14 @@ mod support;
 
 mod bodies;
 mod drain;
+mod cancellation;
 mod forwarding;
 mod harness;
 mod limits;
 mod listening;
 mod log;
 mod own_answers;
+mod places;
 mod pool_limits;
 #[allow(dead_code, reason = "a subject takes what it needs")]
 mod pools;
