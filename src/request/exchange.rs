@@ -95,7 +95,7 @@ async fn admit(connection: &Connection) -> Option<Grant> {
 
 /// One request and its answer, accounted for however it ends.
 async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffer, scratch: &mut Scratch) -> Next {
-    scratch.record.begin(connection.worker.now());
+    scratch.record.begin(connection.worker.now(), connection.worker.is_logging());
     let read = head::read(connection, buffer, &mut scratch.request).await;
     match read {
         Ok(HeadRead::Nothing) => return Next::Idle,

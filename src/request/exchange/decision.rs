@@ -91,14 +91,14 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
         let question = Question { view: &view, scheme, rng: &mut rng };
         let decided = decide_purely(&snapshot.rules, question, captures, changed, &mut Trace::off());
         let (rule, destination) = decided.map_err(|_| Failure::AmbiguousPath)?.ok_or(Failure::NoRule)?;
-        record.rule = Some(Arc::clone(&rule));
+        record.set_rule(&rule);
         let index = match destination {
             Destination::Redirect(status) => return Ok(Decision::Answer { rule, status, is_redirect: true }),
             Destination::Respond(status) => return Ok(Decision::Answer { rule, status, is_redirect: false }),
             Destination::Pool(index) => index,
         };
         let pool = snapshot.pool(index).ok_or(Failure::NoServer)?;
-        record.pool = Some(Arc::clone(&pool.pool));
+        record.set_pool(&pool.pool);
         scratch.body_max = rule.body_max.unwrap_or(listener.config.limits.body_max);
         if matches!(head.body, BodyLength::Length(length) if Bytes(length) > scratch.body_max) {
             return Err(Failure::BodyTooLarge);
