@@ -1,3 +1,5 @@
+//! The log over real files and pipes: what is written, what is lost and owned up to, and that nobody waits for it.
+
 use std::fs;
 use std::io::{PipeReader, Read};
 use std::net::{IpAddr, Ipv4Addr};
