@@ -5,7 +5,6 @@
 
 mod certificates;
 mod expects;
-mod location;
 mod render;
 mod warnings;
 
@@ -87,7 +86,10 @@ pub fn check_files(files: &dyn RuleFiles, entry: &Path, now: SystemTime) -> Chec
     let mut report = CheckReport::default();
     certificates::check(&config, now, &mut report);
     match RuleSet::compile(config.rules.clone()) {
-        Ok(rules) => expects::run(&config, &rules, &mut report),
+        Ok(rules) => {
+            expects::run(&config, &rules, &mut report);
+            warnings::find_in_rules(&config, &rules, &mut report.warnings);
+        }
         Err(error) => report.errors.push(compile_problem(&config, &error)),
     }
     warnings::find(&config, &mut report.warnings);

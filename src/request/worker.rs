@@ -31,6 +31,8 @@ use crate::shared::snapshot::SnapshotStore;
 
 /// How often logs are handed over and idle connections looked through.
 const SWEEP: Duration = Duration::from_millis(250);
+/// Connections that keep their memory between two requests: 2 MiB of buffers.
+const WARM_MAX: usize = 128;
 /// Exchanges whose scratch memory is kept for the next.
 const SCRATCH_MAX: usize = 256;
 
@@ -57,6 +59,7 @@ pub struct Worker {
     deadlines: Rc<Deadlines>,
     clock: Cell<Timestamp>,
     is_draining: Cell<bool>,
+    warm: Cell<usize>,
     date: RefCell<HttpDate>,
     scratch: RefCell<Vec<Box<Scratch>>>,
     connections: RefCell<HashMap<u64, Rc<Deadline>>>,
@@ -77,6 +80,15 @@ impl Worker {
         let mut date = self.date.borrow_mut();
         date.follow(self.now());
         use_date(date.text())
+    }
+
+    /// A place among the connections that keep their memory between two requests; `None`: enough of them do.
+    pub fn warm_place(&self) -> Option<WarmPlace<'_>> {
+        let taken = self.warm.get();
+        (taken < WARM_MAX).then(|| {
+            self.warm.set(taken + 1);
+            WarmPlace { worker: self }
+        })
     }
 
     /// Whether no further request is to be taken.
@@ -123,6 +135,18 @@ impl Worker {
                 log.flush(self.now());
             }
         }
+    }
+}
+
+/// A place among the warm connections; it is free again with the end of this.
+#[derive(Debug)]
+pub struct WarmPlace<'w> {
+    worker: &'w Worker,
+}
+
+impl Drop for WarmPlace<'_> {
+    fn drop(&mut self) {
+        self.worker.warm.set(self.worker.warm.get() - 1);
     }
 }
 
@@ -208,6 +232,7 @@ async fn run(start: Start) {
         deadlines: Rc::default(),
         clock: Cell::default(),
         is_draining: Cell::new(false),
+        warm: Cell::default(),
         scratch: RefCell::default(),
         connections: RefCell::default(),
         next_connection: Cell::default(),

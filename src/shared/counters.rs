@@ -5,7 +5,8 @@
 //! request's path, with one exception: the retry budget.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::base::id::{ServerId, ServerSlot};
 use crate::pure::pool::Load;
@@ -81,6 +82,8 @@ struct Traffic {
     requests: AtomicU64,
     /// Final answers by the first digit of their status, 1 to 5; a 101 is the only 1xx.
     answers: [AtomicU64; 5],
+    /// The latencies of all answers, in nanoseconds.
+    latency: AtomicU64,
     bytes_to_server: AtomicU64,
     bytes_to_client: AtomicU64,
 }
@@ -96,7 +99,6 @@ struct Faults {
     malformed: AtomicU64,
     retries: AtomicU64,
     client_aborts: AtomicU64,
-    connect_failures_in_a_row: AtomicU32,
 }
 
 /// What the process knows of one server, whatever its address, as long as it is configured and across reloads.
@@ -110,6 +112,15 @@ pub struct ServerRecord {
     pub load: Arc<Load>,
     traffic: Traffic,
     faults: Faults,
+}
+
+/// The answers of one server, as sums that only rise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// How many.
+    pub count: u64,
+    /// Their latencies, added up.
+    pub latency: Duration,
 }
 
 /// A copy of a server's counts. Each is exact; together they are of about one moment.
@@ -167,23 +178,22 @@ impl ServerRecord {
 
     /// A connection was made, or an answer came: connect failures are no longer in a row.
     pub fn forget_connect_failures(&self) {
-        // Read first: a line that nobody writes stays in every core's cache.
-        if self.connect_failures_in_a_row() != 0 {
-            self.faults.connect_failures_in_a_row.store(0, Ordering::Relaxed);
-        }
+        self.load.forget_connect_failures();
     }
 
     /// Connects that failed since the last good one.
     pub fn connect_failures_in_a_row(&self) -> u32 {
-        self.faults.connect_failures_in_a_row.load(Ordering::Relaxed)
+        self.load.connect_failures_in_a_row()
     }
 
     /// Counts how an attempt ended.
     pub fn count_outcome(&self, outcome: Outcome) {
         let faults = &self.faults;
         let counter = match outcome {
-            Outcome::Answered { status, .. } => {
+            Outcome::Answered { status, latency } => {
                 self.forget_connect_failures();
+                let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+                self.traffic.latency.fetch_add(nanos, Ordering::Relaxed);
                 let Some(class) = self.traffic.answers.get(usize::from(status / 100).wrapping_sub(1)) else { return };
                 class
             }
@@ -197,8 +207,14 @@ impl ServerRecord {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         if matches!(outcome, Outcome::ConnectError | Outcome::ConnectTimeout) {
-            faults.connect_failures_in_a_row.fetch_add(1, Ordering::Relaxed);
+            self.load.count_connect_failure();
         }
+    }
+
+    /// How many answers there were so far, and their latencies added up.
+    pub fn answered(&self) -> Answered {
+        let count = self.traffic.answers.iter().map(|class| class.load(Ordering::Relaxed)).sum();
+        Answered { count, latency: Duration::from_nanos(self.traffic.latency.load(Ordering::Relaxed)) }
     }
 
     /// A copy of the counts.

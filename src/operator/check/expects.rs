@@ -9,6 +9,7 @@ use crate::base::id::ListenerIndex;
 use crate::pure::config::{Config, Expect, Problem};
 use crate::pure::h1::request::{HeadLimits, Parsed, RequestHead, parse_request_head};
 use crate::pure::rule::captures::Captures;
+use crate::pure::rule::change::{self, Values};
 use crate::pure::rule::compile::RuleSet;
 use crate::pure::rule::path::{normalize_host, read_path, split_query};
 use crate::pure::rule::{Action, RequestView, Rule};
@@ -157,12 +158,25 @@ fn decide<'r>(config: &Config, rules: &'r RuleSet, expect: &Expect, trace: &mut 
     match rules.find(&view, &mut captures, trace) {
         None => Outcome::NoRule,
         Some(found) => {
-            let location = match &found.rule.action {
-                Action::Redirect { location, .. } => Some(super::location::expand(location, &view, &captures)),
-                Action::Use(_) | Action::Split { .. } | Action::Respond { .. } => None,
-            };
-            Outcome::Rule(found.rule, location)
+            let values = Values { request: &view, captures: &captures, scheme: if is_tls { "https" } else { "http" } };
+            follow(found.rule, &values)
         }
+    }
+}
+
+/// What the rule makes of the request.
+fn follow<'r>(rule: &'r Rule, values: &Values<'_>) -> Outcome<'r> {
+    let mut text = Vec::new();
+    match &rule.action {
+        Action::Redirect { location, .. } => {
+            change::location(location, values, &mut text);
+            Outcome::Rule(rule, Some(String::from_utf8_lossy(&text).into_owned()))
+        }
+        Action::Use(_) | Action::Split { .. } => match change::rewritten_target(&rule.changes, values, &mut text) {
+            Ok(_) => Outcome::Rule(rule, None),
+            Err(error) => Outcome::Refused(400, error.to_string()),
+        },
+        Action::Respond { .. } => Outcome::Rule(rule, None),
     }
 }
 

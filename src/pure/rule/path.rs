@@ -312,7 +312,11 @@ pub fn normalize_host(authority: &[u8]) -> Cow<'_, str> {
         _ => memchr::memchr(b':', authority).and_then(|colon| authority.get(..colon)).unwrap_or(authority),
     };
     let host = host.strip_suffix(b".").unwrap_or(host);
-    let text = String::from_utf8_lossy(host);
+    // Whoever calls this with an authority that the codec has not judged gets what is left of it.
+    let text = match std::str::from_utf8(host) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(host),
+    };
     if host.iter().any(u8::is_ascii_uppercase) { Cow::Owned(text.to_ascii_lowercase()) } else { text }
 }
 
