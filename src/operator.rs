@@ -2,5 +2,6 @@
 pub mod check;
 pub mod cli;
 pub mod demo;
+pub mod rehearsal;
 pub mod rule_files;
 pub mod run;

@@ -20,6 +20,7 @@ use crate::base::time;
 use crate::pure::forwarding::ClientConnection;
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::Version;
+use crate::pure::refusal::Refusal;
 use crate::pure::rule::{Action, Rule};
 use crate::request::buffers::{Buffer, Grant};
 use crate::request::connection::{Connection, Next};
@@ -178,7 +179,8 @@ async fn fail(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Sc
     }
     scratch.upload.give_up(buffer);
     scratch.download.reset();
-    scratch.is_broken = failure.blame() == Blame::Client && !matches!(failure, Failure::AmbiguousPath);
+    scratch.is_broken =
+        failure.blame() == Blame::Client && !matches!(failure, Failure::Refused(Refusal::AmbiguousPath));
     answer(connection, buffer, scratch, Reply { status: failure.status(), is_redirect: false, body: "" }).await
 }
 

@@ -33,7 +33,7 @@ pub(super) fn explain(
         });
     }
     if let Some(told) = facts.media_type_if_asked() {
-        trace.note("rule", || match told {
+        trace.note("media-type", || match told {
             Some((media_type, source)) => format!("the media type is {media_type}, says {}", source.name()),
             None => "the media type is unknown: no source speaks".to_owned(),
         });
