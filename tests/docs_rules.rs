@@ -80,6 +80,14 @@ fn every_name_of_the_language_is_explained() {
 }
 
 #[test]
+fn every_built_in_name_of_templates_is_explained() {
+    let text = reference();
+    for name in pointsman::pure::rule::template::BUILT_IN {
+        assert!(text.contains(&format!("| `{{{name}}}` |")), "{name}");
+    }
+}
+
+#[test]
 fn every_limit_stands_in_a_table_with_its_default() {
     let text = reference();
     for entry in LIMITS {

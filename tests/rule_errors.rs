@@ -314,6 +314,111 @@ fn retry_words() {
 }
 
 #[test]
+fn redirect_no_url() {
+    insta::assert_snapshot!(said_of(r##"rule redirect="a.test""##));
+}
+
+#[test]
+fn redirect_open_host() {
+    insta::assert_snapshot!(said_of(r##"rule path="/{x}" redirect="https://{x}/""##));
+}
+
+#[test]
+fn rewrite_no_slash() {
+    insta::assert_snapshot!(said_of(r##"rule path="/{x}" rewrite="v2/{x}" use="origin""##));
+}
+
+#[test]
+fn open_brace() {
+    insta::assert_snapshot!(said_of(r##"rule use="origin" { set-request-header "X" "a{b" }"##));
+}
+
+#[test]
+fn strip_prefix_slash() {
+    insta::assert_snapshot!(said_of(r##"rule strip-prefix="api/" use="origin""##));
+}
+
+#[test]
+fn key_of_builtin() {
+    insta::assert_snapshot!(said_of(r##"rule key="{host}" use="origin""##));
+}
+
+#[test]
+fn misspelt_key() {
+    insta::assert_snapshot!(said_of(r##"rule key="hots+path" use="origin""##));
+}
+
+#[test]
+fn capture_twice() {
+    insta::assert_snapshot!(said_of(r##"rule path="/{a}/{a}" use="origin""##));
+}
+
+#[test]
+fn host_star() {
+    insta::assert_snapshot!(said_of(r##"rule host="a.*.test" use="origin""##));
+}
+
+#[test]
+fn media_type_parameters() {
+    insta::assert_snapshot!(said_of(r##"rule content-type="text/html; charset=utf-8" use="origin""##));
+}
+
+#[test]
+fn header_child_of_expect() {
+    insta::assert_snapshot!(said_of(r##"expect "GET http://a.test/" use="origin" { header "X-A" }"##));
+}
+
+#[test]
+fn unknown_rule() {
+    insta::assert_snapshot!(said_of(r##"rule "images" use="origin"; expect "GET http://a.test/" rule="image""##));
+}
+
+#[test]
+fn include_missing() {
+    insta::assert_snapshot!(said_of(r##"include "more/site.kdl""##));
+}
+
+#[test]
+fn include_itself() {
+    insta::assert_snapshot!(said_of(r##"include "site.kdl""##));
+}
+
+#[test]
+fn open_text() {
+    insta::assert_snapshot!(said_of(r##"rule path="/img use="origin""##));
+}
+
+#[test]
+fn empty_split() {
+    insta::assert_snapshot!(said_of(r##"rule "s" { split key="client" { } }"##));
+}
+
+#[test]
+fn unix_address() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "unix:/run/app.sock" }"##));
+}
+
+#[test]
+fn url_as_address() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "http://10.0.0.1:80/" }"##));
+}
+
+#[test]
+fn unbracketed_v6() {
+    insta::assert_snapshot!(said_of(r##"listen "::1:8080""##));
+}
+
+#[test]
+fn misspelt_format() {
+    insta::assert_snapshot!(said_of(r##"access-log "a.log" format="jsn""##));
+}
+
+#[test]
+fn regex_too_large() {
+    insta::assert_snapshot!(said_of(r##"rule path-regex="^/[a-z]{5000}[0-9]{5000}$" use="origin""##));
+}
+
+#[test]
 fn everything_at_once_and_in_reading_order() {
     let files =
         MemoryFiles::one("rules/10-base.kdl", "listen \"127.0.0.1:8080\"\ninclude \"more/*.kdl\"\nrule use=\"b\"\n")
@@ -358,6 +463,12 @@ listen "127.0.0.1:8080"
 pool "images" { server "i1" "127.0.0.1:9000"; scheduler "rr" key="path" }
 pool "app" { server "a1" "127.0.0.1:9001" }
 rule path="/img/{*rest}" use="images"
+rule "logo" path="/img/logo.png" use="images"
+rule "wild" host="*.a.test" use="images"
+rule "exact" use="images" {
+    host "www.a.test" "b.test"
+}
+rule path-regex="^/about$" use="images"
 "#,
     );
     let report = check_files(&files, Path::new("site.kdl"), SystemTime::UNIX_EPOCH);

@@ -1,10 +1,16 @@
 //! Large rule files: they load, every name is found, and errors in each of thousands of lines cost no more than the lines.
 
 use std::fmt::Write;
+use std::time::Duration;
 
-use pointsman::base::time::now;
 use pointsman::operator::check::{Style, render};
 use pointsman::pure::config::load_text;
+
+/// The time that this thread has had a processor for, from Linux's own count: others on the machine don't add to it.
+fn processor_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0))
+}
 
 fn large() -> String {
     let mut text = String::new();
@@ -45,28 +51,28 @@ fn large() -> String {
 #[test]
 fn a_thousand_listeners_and_pools_and_a_pool_of_five_thousand_load() {
     let text = large();
-    let start = now();
+    let start = processor_time();
     let config = load_text(&text).unwrap();
-    let took = now().since(start);
+    let took = processor_time().saturating_sub(start);
     println!("{} KiB loaded in {took:?}", text.len() / 1024);
     assert_eq!((config.listeners.len(), config.pools.len(), config.rules.len()), (1024, 1025, 1025));
     assert_eq!(config.pools[1024].servers.len(), 5000);
     assert!(cfg!(debug_assertions) || took.as_secs_f64() < 1.0, "{took:?}");
 }
 
-/// The time for all lines wrong is compared with the time for all right, so that no machine is too slow for this test.
+/// Compared with the time for the same lines when they are right, so that no machine is too slow for this test.
 #[test]
 fn a_mistake_in_every_line_is_told_in_due_time() {
     let good = large();
     let bad = good.replace("weight=", "wieght=").replace("use=\"p", "use=\"q").replace("idle-timeout", "idle-timeuot");
-    let start = now();
+    let start = processor_time();
     load_text(&good).unwrap();
-    let loaded = now().since(start);
-    let start = now();
+    let loaded = processor_time().saturating_sub(start);
+    let start = processor_time();
     let errors = load_text(&bad).unwrap_err();
-    let told = now().since(start);
+    let told = processor_time().saturating_sub(start);
     let shown = render(&errors.problems, Style::Plain);
-    let drawn = now().since(start);
+    let drawn = processor_time().saturating_sub(start);
     println!(
         "good {loaded:?}, bad {told:?}, {} problems drawn {drawn:?}, {} KiB",
         errors.problems.len(),

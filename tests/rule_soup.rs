@@ -36,7 +36,7 @@ fn piece() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(800))]
 
     #[test]
     fn any_text_is_survived(text in "\\PC*") {

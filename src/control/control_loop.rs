@@ -210,6 +210,7 @@ impl ControlLoop {
                 id: candidate.server.id.clone(),
                 incarnation: candidate.incarnation,
                 state: candidate.state,
+                has_share: !candidate.share.is_zero(),
             })
             .collect();
         self.handle(Event::Reload(&watched));

@@ -87,7 +87,11 @@ pub fn check_files(files: &dyn RuleFiles, entry: &Path, now: SystemTime) -> Chec
     let mut report = CheckReport::default();
     certificates::check(&config, now, &mut report);
     match RuleSet::compile(config.rules.clone()) {
-        Ok(rules) => expects::run(&config, rules, &mut report),
+        Ok(rules) => {
+            let rules = Arc::new(rules);
+            expects::run(&config, &rules, &mut report);
+            warnings::find_in_rules(&config, &rules, &mut report.warnings);
+        }
         Err(error) => report.errors.push(compile_problem(&config, &error)),
     }
     warnings::find(&config, &mut report.warnings);

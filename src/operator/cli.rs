@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::operator::demo::{DemoError, DemoOptions, demo};
+use crate::operator::run::RunError;
 use crate::operator::{check, run};
 
 /// A layer-7 switch: reads each HTTP request and sends it to the server that will answer it best.
@@ -53,7 +54,7 @@ pub fn main() -> ExitCode {
         Command::Run { rules } => match run::run(&rules) {
             Ok(()) => 0,
             Err(error) => {
-                say(&error.to_string());
+                say(&explained(&error));
                 error.exit_code()
             }
         },
@@ -61,6 +62,14 @@ pub fn main() -> ExitCode {
         Command::Check { rules } => check(&rules),
     };
     ExitCode::from(code)
+}
+
+/// What went wrong with a start, in full: errors of rule files are drawn as `check` draws them.
+fn explained(error: &RunError) -> String {
+    match error {
+        RunError::Config(errors) => check::render(&errors.problems, check::Style::Plain),
+        other => other.to_string(),
+    }
 }
 
 fn run_demo(options: DemoOptions) -> u8 {

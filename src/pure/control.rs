@@ -4,8 +4,10 @@
 //! snapshot, checks to run, lines to log. The rules so far:
 //!
 //! - Up → Suspect: three connects in a row that failed ([`watch::CONNECT_FAILURES_MAX`]).
-//! - While Suspect: a TCP check every 250 ms with a timeout of 300 ms.
-//! - Suspect → Up: two good checks in a row, begun at least 250 ms apart.
+//! - While Suspect or Down: a TCP check every 250 ms with a timeout of 300 ms.
+//! - Suspect → Down: checks agree with what requests saw: one is refused, or [`watch::FALL`] in a row fail otherwise. The
+//!   last server of a pool that could get requests stays Suspect and is tried: better a doubtful server than none.
+//! - Suspect, Down → Up: two good checks in a row, begun at least 250 ms apart.
 //! - Drained and Maintenance: by an order, and left by an order alone.
 //!
 //! That a pool of which fewer than half is available ignores suspicion is the snapshot's to say
@@ -111,6 +113,8 @@ pub struct Watched {
     pub incarnation: u32,
     /// Its state in the snapshot.
     pub state: State,
+    /// Whether it has a share: without one it is no help to others.
+    pub has_share: bool,
 }
 
 /// A check to run.
@@ -182,6 +186,7 @@ impl Control {
             Event::CheckDone(check, slot, result) => {
                 self.running.remove(&check);
                 self.update(slot, effects, |watch, _| watch.check_done(now, check, result));
+                self.fall_if_dead(slot, effects);
             }
             Event::Order(slot, order) => self.update(slot, effects, |watch, rng| watch.ordered(now, order, rng)),
             Event::Reload(servers) => self.reload(now, servers),
@@ -196,6 +201,21 @@ impl Control {
     /// A server's state; `None`: it is not configured.
     pub fn state(&self, slot: ServerSlot) -> Option<State> {
         self.servers.get(&slot).map(Watch::state)
+    }
+
+    /// Takes a dead server for Down, unless the pool can't do without it.
+    fn fall_if_dead(&mut self, slot: ServerSlot, effects: &mut Vec<Effect>) {
+        if self.servers.get(&slot).is_some_and(Watch::is_dead) && self.has_other(slot) {
+            self.update(slot, effects, |watch, _| watch.fall());
+        }
+    }
+
+    /// Whether another server of the same pool could get requests, in panic at least.
+    fn has_other(&self, slot: ServerSlot) -> bool {
+        self.servers.get(&slot).is_some_and(|watch| {
+            let is_other = |(other, _): &(&ServerSlot, &Watch)| **other != slot;
+            self.servers.iter().filter(is_other).any(|(_, other)| other.can_stand_in_for(watch))
+        })
     }
 
     fn update(
@@ -216,6 +236,12 @@ impl Control {
             self.checked.insert(slot);
         } else {
             self.checked.remove(&slot);
+        }
+        if turn.to == State::Up {
+            // Now the pool may do without one that it could not spare before.
+            for dead in self.checked.clone() {
+                self.fall_if_dead(dead, effects);
+            }
         }
     }
 
@@ -244,7 +270,8 @@ impl Control {
         let mut known = std::mem::take(&mut self.servers);
         for server in servers {
             let kept = known.remove(&server.slot).filter(|watch| watch.is_of(server.incarnation));
-            let watch = kept.unwrap_or_else(|| Watch::new(now, server, &mut self.rng));
+            let mut watch = kept.unwrap_or_else(|| Watch::new(now, server, &mut self.rng));
+            watch.has_share = server.has_share;
             self.servers.insert(server.slot, watch);
         }
         self.checked = self.servers.iter().filter(|(_, watch)| watch.is_checked()).map(|(slot, _)| *slot).collect();

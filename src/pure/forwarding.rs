@@ -139,6 +139,8 @@ pub fn push_request_head(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
             has_host && !edits.removes(b"host")
         }
         Known::XForwardedFor | Known::Forwarded => false,
+        // An empty one, for otherwise none would be made.
+        Known::XRequestId if request.request_id.is_some() => false,
         Known::XForwardedHost | Known::XForwardedPort | Known::XForwardedProto if !origin.is_trusted => false,
         _ => !field.hop_by_hop && !edits.removes(field.name.of(bytes)),
     });

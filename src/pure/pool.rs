@@ -233,12 +233,14 @@ impl std::fmt::Display for State {
     }
 }
 
-/// Requests in flight at one server, over all workers. Padded to a cache line of its own.
+/// What a choice asks of one server's present, over all workers: its requests in flight, and whether connects to it fail.
+/// Padded to a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Load {
     active: AtomicU32,
     inactive: AtomicU32,
+    connect_failures: AtomicU32,
 }
 
 impl Load {
@@ -255,6 +257,24 @@ impl Load {
     /// Says how many idle connections count as load.
     pub fn set_inactive(&self, connections: u32) {
         self.inactive.store(connections, Ordering::Relaxed);
+    }
+
+    /// Connects that failed since the last good one.
+    pub fn connect_failures_in_a_row(&self) -> u32 {
+        self.connect_failures.load(Ordering::Relaxed)
+    }
+
+    /// Counts a connect that failed.
+    pub fn count_connect_failure(&self) {
+        self.connect_failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A connection was made, or an answer came: connect failures are no longer in a row.
+    pub fn forget_connect_failures(&self) {
+        // Read first: what nobody writes stays in every core's cache.
+        if self.connect_failures_in_a_row() != 0 {
+            self.connect_failures.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Takes a place, unless `max` are taken. Several workers can't overrun it.
@@ -388,6 +408,8 @@ pub enum Ineligible {
     Full(u32),
     /// This request was there before.
     Tried,
+    /// It is suspected, or the last connect to it failed; for a repetition that is a reason to look further.
+    Doubtful,
 }
 
 impl std::fmt::Display for Ineligible {
@@ -397,6 +419,7 @@ impl std::fmt::Display for Ineligible {
             Self::NoShare => write!(f, "its weight is 0"),
             Self::Full(max) => write!(f, "its {max} places are taken"),
             Self::Tried => write!(f, "this request has tried it"),
+            Self::Doubtful => write!(f, "it is not known to be well"),
         }
     }
 }
@@ -411,7 +434,8 @@ pub struct PoolView<'a> {
     pub generation: u64,
     /// [`Wanted::InPanic`] lets requests through to suspected servers.
     pub wanted: Wanted,
-    /// Refuses suspected servers whatever `wanted` says: how a repetition asks first.
+    /// Refuses servers that are not known to be well, whatever `wanted` says: suspected ones, and those to which the last
+    /// connect failed. So a repetition asks first.
     pub only_well: bool,
     /// Servers that this request has tried already.
     pub tried: &'a Tried,
@@ -425,7 +449,7 @@ impl PoolView<'_> {
             self.stands(candidate)
                 && candidate.max.is_none_or(|max| candidate.load.active() < max)
                 && (self.tried.is_empty() || !self.tried.contains(candidate.slot))
-                && (!self.only_well || candidate.state.allows(Wanted::New))
+                && (!self.only_well || is_well(candidate))
         })
     }
 
@@ -436,7 +460,7 @@ impl PoolView<'_> {
 
     /// Why a candidate may not get this request; `None`: it may.
     pub fn objection(&self, candidate: &Candidate) -> Option<Ineligible> {
-        if !candidate.state.allows(self.wanted) || (self.only_well && !candidate.state.allows(Wanted::New)) {
+        if !candidate.state.allows(self.wanted) {
             return Some(Ineligible::State(candidate.state));
         }
         if candidate.share.is_zero() {
@@ -445,8 +469,15 @@ impl PoolView<'_> {
         if let Some(max) = candidate.max.filter(|max| candidate.load.active() >= *max) {
             return Some(Ineligible::Full(max));
         }
-        self.tried.contains(candidate.slot).then_some(Ineligible::Tried)
+        if self.tried.contains(candidate.slot) {
+            return Some(Ineligible::Tried);
+        }
+        (self.only_well && !is_well(candidate)).then_some(Ineligible::Doubtful)
     }
+}
+
+fn is_well(candidate: &Candidate) -> bool {
+    candidate.state.allows(Wanted::New) && candidate.load.connect_failures_in_a_row() == 0
 }
 
 /// Whether fewer than half of a pool's servers are available, so that suspicion is ignored: better a doubtful server than

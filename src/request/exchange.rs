@@ -178,7 +178,8 @@ async fn fail(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Sc
         return Next::Abort;
     }
     scratch.upload.give_up(buffer);
-    scratch.download.reset();
+    // Interim answers may be half-way out: ours comes behind them.
+    scratch.download.start(BodyLength::None, false, u64::MAX);
     scratch.is_broken =
         failure.blame() == Blame::Client && !matches!(failure, Failure::Refused(Refusal::AmbiguousPath));
     answer(connection, buffer, scratch, Reply { status: failure.status(), is_redirect: false, body: "" }).await

@@ -17,7 +17,7 @@ const TRACED_MAX: usize = 64;
 
 /// Chooses a server of `pool`: a position in its list, or `None` where no server may get the request.
 ///
-/// A repetition asks first for a server that is well and was not tried, then (in panic) for any that was not tried, and at
+/// A repetition asks first for a server that is known to be well and was not tried, then for any that was not tried, and at
 /// last for any at all: better the same server on a fresh connection than none.
 pub fn choose_server(
     pool: &PoolSnapshot,
@@ -37,10 +37,7 @@ pub fn choose_server(
         Pick::NoneEligible => None,
     };
     let is_repetition = !tried.is_empty();
-    if is_repetition
-        && pool.in_panic
-        && let Some(index) = pick(&PoolView { only_well: true, ..view }, trace)
-    {
+    if is_repetition && let Some(index) = pick(&PoolView { only_well: true, ..view }, trace) {
         return Some(index);
     }
     if let Some(index) = pick(&view, trace) {

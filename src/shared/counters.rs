@@ -5,7 +5,7 @@
 //! request's path, with one exception: the retry budget.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::id::{ServerId, ServerSlot};
 use crate::pure::pool::Load;
@@ -96,7 +96,6 @@ struct Faults {
     malformed: AtomicU64,
     retries: AtomicU64,
     client_aborts: AtomicU64,
-    connect_failures_in_a_row: AtomicU32,
 }
 
 /// What the process knows of one server, whatever its address, as long as it is configured and across reloads.
@@ -167,15 +166,12 @@ impl ServerRecord {
 
     /// A connection was made, or an answer came: connect failures are no longer in a row.
     pub fn forget_connect_failures(&self) {
-        // Read first: a line that nobody writes stays in every core's cache.
-        if self.connect_failures_in_a_row() != 0 {
-            self.faults.connect_failures_in_a_row.store(0, Ordering::Relaxed);
-        }
+        self.load.forget_connect_failures();
     }
 
     /// Connects that failed since the last good one.
     pub fn connect_failures_in_a_row(&self) -> u32 {
-        self.faults.connect_failures_in_a_row.load(Ordering::Relaxed)
+        self.load.connect_failures_in_a_row()
     }
 
     /// Counts how an attempt ended.
@@ -197,7 +193,7 @@ impl ServerRecord {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         if matches!(outcome, Outcome::ConnectError | Outcome::ConnectTimeout) {
-            faults.connect_failures_in_a_row.fetch_add(1, Ordering::Relaxed);
+            self.load.count_connect_failure();
         }
     }
 

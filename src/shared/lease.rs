@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::base::id::PoolIndex;
+use crate::pure::control::watch::CONNECT_FAILURES_MAX;
 use crate::pure::pool::{Ineligible, Tried};
 use crate::pure::trace::Trace;
 use crate::shared::choose::{Ask, Place, Schedulers};
@@ -127,13 +128,36 @@ impl Admission {
 
     fn choose_and_take(&self, place: &Place<'_>, ask: &Ask<'_>, trace: &mut Trace) -> Result<Lease, Refused> {
         for _ in 0..RACES_MAX {
-            let chosen = self.schedulers.choose(place, ask, trace).and_then(|index| place.pool.endpoints.get(index));
-            let Some(endpoint) = chosen else { return Err(why_refused(place.pool)) };
+            let Some(endpoint) = self.choose(place, ask, trace) else { return Err(why_refused(place.pool)) };
             if let Some(lease) = Lease::take(endpoint, &self.outcomes) {
                 return Ok(lease);
             }
         }
         Err(Refused::AllFull)
+    }
+
+    /// Chooses a server, and passes over one that has refused so often in a row that control is about to suspect it, where
+    /// there is another: requests that come before control's next tick would each need a repetition, and spend the budget.
+    fn choose<'p>(&self, place: &Place<'p>, ask: &Ask<'_>, trace: &mut Trace) -> Option<&'p Arc<Endpoint>> {
+        let pick = |ask: &Ask<'_>, trace: &mut Trace| {
+            self.schedulers.choose(place, ask, trace).and_then(|index| place.pool.endpoints.get(index))
+        };
+        let refuses = |endpoint: &Endpoint| endpoint.record.connect_failures_in_a_row() >= CONNECT_FAILURES_MAX;
+        let first = pick(ask, trace)?;
+        if !refuses(first) || place.pool.in_panic {
+            return Some(first);
+        }
+        let mut tried = *ask.tried;
+        tried.add(first.record.slot);
+        for _ in 0..Tried::MAX {
+            match pick(&Ask { tried: &tried, ..*ask }, trace) {
+                Some(other) if tried.contains(other.record.slot) => break,
+                Some(other) if refuses(other) => tried.add(other.record.slot),
+                Some(other) => return Some(other),
+                None => break,
+            }
+        }
+        Some(first)
     }
 }
 

@@ -9,6 +9,7 @@
 mod support;
 
 mod bodies;
+mod forwarding;
 mod harness;
 mod limits;
 mod listening;
@@ -16,3 +17,9 @@ mod own_answers;
 mod pool_limits;
 #[allow(dead_code, reason = "a subject takes what it needs")]
 mod pools;
+mod tls;
+mod trust;
+mod retry;
+mod rules_applied;
+mod tunnel;
+mod upstream_pool;

@@ -4,6 +4,7 @@
 //! Its ports are learned from what it says (`listening on http://127.0.0.1:PORT`), one line for each listener in file
 //! order, so that rule files can ask for port 0. What it said is shown where a test fails.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -75,7 +76,8 @@ fn kill_and_wait(child: &mut Child) {
 pub struct Setup {
     rules: String,
     folder: TempDir,
-    descriptors: Option<u32>,
+    descriptors: Option<(u32, u32)>,
+    reads_output: bool,
     environment: Vec<(String, String)>,
 }
 
@@ -83,7 +85,7 @@ impl Setup {
     /// A proxy with these rules.
     pub fn new(rules: &str) -> Self {
         let folder = TempDir::with_prefix("pointsman-test-").expect("a temporary folder");
-        Self { rules: rules.to_owned(), folder, descriptors: None, environment: Vec::new() }
+        Self { rules: rules.to_owned(), folder, descriptors: None, reads_output: true, environment: Vec::new() }
     }
 
     /// The folder of the rule file, to which its file names are relative.
@@ -104,9 +106,15 @@ impl Setup {
         self.file(&format!("{stem}.crt"), &certificate.certificate).file(&format!("{stem}.key"), &certificate.key)
     }
 
-    /// Sets the hard limit of its file descriptors.
-    pub fn descriptors(mut self, limit: u32) -> Self {
-        self.descriptors = Some(limit);
+    /// Sets the soft and the hard limit of its file descriptors.
+    pub fn descriptors(mut self, soft: u32, hard: u32) -> Self {
+        self.descriptors = Some((soft, hard));
+        self
+    }
+
+    /// Leaves its standard output unread until [`Proxy::read_output`].
+    pub fn unread_output(mut self) -> Self {
+        self.reads_output = false;
         self
     }
 
@@ -126,11 +134,15 @@ impl Setup {
     fn spawn(&self) -> Child {
         fs::write(self.folder.path().join(RULES), &self.rules).expect("the rules can be written");
         let mut command = command(self.folder.path(), &["run", RULES]);
-        if let Some(limit) = self.descriptors {
-            // The shell sets both limits and becomes the proxy: the process id stays.
+        if let Some((soft, hard)) = self.descriptors {
+            // The shell sets the limits and becomes the proxy: the process id stays.
             let run = command;
             command = Command::new("/bin/sh");
-            command.arg("-c").arg(format!("ulimit -n {limit} && exec \"$0\" \"$@\"")).arg(BINARY).args(run.get_args());
+            command
+                .arg("-c")
+                .arg(format!("ulimit -Sn {soft} && ulimit -Hn {hard} && exec \"$0\" \"$@\""))
+                .arg(BINARY)
+                .args(run.get_args());
             command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         }
         command.envs(self.environment.iter().cloned());
@@ -145,8 +157,12 @@ impl Setup {
     pub fn start(self) -> Proxy {
         let listeners = self.rules.lines().filter(|line| line.trim_start().starts_with("listen ")).count();
         let mut child = self.spawn();
-        let said = [collect(child.stdout.take()), collect(child.stderr.take())];
+        let said = [Lines::default(), Lines::default()];
+        collect(child.stderr.take(), &said[1]);
         let mut proxy = Proxy { child, folder: self.folder, said, addresses: Vec::new() };
+        if self.reads_output {
+            proxy.read_output();
+        }
         proxy.addresses = wait_for("the proxy to listen, or to end", DEADLINE, || {
             let addresses = listening(&proxy.errors());
             if addresses.len() == listeners {
@@ -173,16 +189,14 @@ fn listening(lines: &[String]) -> Vec<SocketAddr> {
 type Lines = Arc<Mutex<Vec<String>>>;
 
 /// Keeps the lines of a stream as they come.
-fn collect(stream: Option<impl Read + Send + 'static>) -> Lines {
-    let lines = Lines::default();
-    let kept = Arc::clone(&lines);
+fn collect(stream: Option<impl Read + Send + 'static>, lines: &Lines) {
+    let kept = Arc::clone(lines);
     let stream = BufReader::new(stream.expect("a pipe"));
     thread::spawn(move || {
         for line in stream.split(b'\n').map_while(Result::ok) {
             kept.lock().expect("the lines' lock").push(String::from_utf8_lossy(&line).into_owned());
         }
     });
-    lines
 }
 
 /// A proxy that runs. Dropping it kills it.
@@ -204,6 +218,16 @@ impl Proxy {
             return setup.start();
         }
         setup.certificate("site", &Certificate::for_names(&["a.test", "*.a.test"])).start()
+    }
+
+    /// Begins to read a standard output that was left unread.
+    pub fn read_output(&mut self) {
+        collect(self.child.stdout.take(), &self.said[0]);
+    }
+
+    /// Closes our end of a standard output that was left unread.
+    pub fn close_output(&mut self) {
+        drop(self.child.stdout.take());
     }
 
     /// Where the first listener listens.
@@ -296,9 +320,35 @@ impl Proxy {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("a running process has descriptors").count()
     }
 
-    /// Its threads.
-    pub fn threads(&self) -> usize {
-        fs::read_dir(format!("/proc/{}/task", self.pid())).expect("a running process has threads").count()
+    /// The names of its threads, sorted.
+    pub fn threads(&self) -> Vec<String> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).expect("a running process has threads");
+        let name = |task: std::io::Result<fs::DirEntry>| fs::read_to_string(task.ok()?.path().join("comm")).ok();
+        let mut names: Vec<String> = tasks.filter_map(name).map(|name| name.trim().to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// How many descriptors each of its event loops looks at.
+    pub fn polled_descriptors(&self) -> Vec<usize> {
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("a running process has descriptors");
+        let polled = |descriptor: std::io::Result<fs::DirEntry>| {
+            let descriptor = descriptor.ok()?;
+            let target = fs::read_link(descriptor.path()).ok()?;
+            let is_loop = target.to_string_lossy().contains("[eventpoll]");
+            let info = format!("fdinfo/{}", descriptor.file_name().to_string_lossy());
+            is_loop.then(|| self.proc_file(&info))
+        };
+        // A loop may have several descriptors, which say the same.
+        let loops: BTreeSet<String> = descriptors.filter_map(polled).collect();
+        loops.iter().map(|polled| polled.matches("tfd:").count()).collect()
+    }
+
+    /// Its soft limit of file descriptors, as the system knows it.
+    pub fn descriptor_limit(&self) -> u64 {
+        let limits = self.proc_file("limits");
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("a limit of descriptors");
+        line.split_whitespace().next().and_then(|limit| limit.parse().ok()).expect("a number of descriptors")
     }
 
     /// The processor time it has used, user and system, in clock ticks (a hundredth of a second).

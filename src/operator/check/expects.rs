@@ -17,11 +17,11 @@ use crate::pure::trace::Trace;
 const NOTES_TOLD: usize = 8;
 
 /// Runs all `expect` lines; each that fails is an error.
-pub(super) fn run(config: &Arc<Config>, rules: RuleSet, report: &mut CheckReport) {
+pub(super) fn run(config: &Arc<Config>, rules: &Arc<RuleSet>, report: &mut CheckReport) {
     if config.expects.is_empty() {
         return;
     }
-    let rehearsal = Rehearsal::new(Arc::clone(config), Arc::new(rules));
+    let rehearsal = Rehearsal::new(Arc::clone(config), Arc::clone(rules));
     for (expect, place) in config.expects.iter().zip(&config.places.expects) {
         report.expects_run += 1;
         let mut trace = Trace::recording();

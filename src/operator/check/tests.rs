@@ -1,3 +1,5 @@
+//! What a check finds in whole files, right ones and wrong ones.
+
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -64,6 +66,44 @@ fn an_expect_line_that_fails_says_what_happened_instead() {
     ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
+}
+
+#[test]
+fn rules_and_hosts_that_others_hide_are_warned_of() {
+    let rules = r##"
+rule "wild" host="*.a.test" path="/x/{*rest}" use="a"
+rule "exact" host="b.a.test" path="/x/{id}" use="a"
+rule "half" path="/x/y" use="a" { host "c.a.test" "other.test" }
+rule "open" path="/x/{*rest}" host="b.a.test" use="a" { not { method "GET" } }
+rule "regex" path-regex=#"^/images/.*"# use="a"
+rule "rest" use="a"
+rule "late" path="/z" respond=404
+"##;
+    assert_eq!(
+        warnings_of(&format!("{BASE}{rules}")),
+        [
+            "the rule `exact` can never match",
+            "the rule `half` never sees the host c.a.test",
+            "the rule `open` can never match",
+            "this expression is a path pattern in disguise",
+            "the rule `late` can never match",
+        ]
+    );
+}
+
+#[test]
+fn redirects_and_rewrites_are_filled_in_as_for_requests() {
+    let lines = r##"
+rule "secure" host="old.test" redirect="https://{host}:8443{uri}"
+rule "group" path-regex=#"^/u/(?<name>[a-z]+)/(\d+)$"# redirect="/users/$2/{name}" status=302
+rule "dots" path="/v{x}" rewrite="/{x}" use="a"
+expect "GET http://old.test/a/b?c=d" redirect="https://old.test:8443/a/b?c=d"
+expect "GET http://x.test/u/ann/7" redirect="/users/7/ann"
+expect "GET http://x.test/v2" use="a"
+expect "GET http://x.test/v.." respond=400
+"##;
+    let report = checked(&format!("{BASE}{lines}"));
+    assert!(report.is_good(), "{}", report.render(Style::Plain));
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 
 use crate::base::id::PoolIndex;
 use crate::pure::config::{Config, Problem};
-use crate::pure::rule::Action;
+use crate::pure::rule::compile::RuleSet;
+use crate::pure::rule::cover::{Shadow, regex_is_prefix};
+use crate::pure::rule::{Action, HostPattern};
 
 /// Adds all warnings of `config`.
 pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
@@ -14,6 +16,42 @@ pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
     keys_without_effect(config, warnings);
     overlapping_listeners(config, warnings);
     unserved_listeners(config, warnings);
+}
+
+/// Adds the warnings of rules that others hide, and of expressions that a path pattern could say.
+pub(super) fn find_in_rules(config: &Config, rules: &RuleSet, warnings: &mut Vec<Problem>) {
+    for shadow in rules.shadows() {
+        warnings.extend(hidden(config, &shadow));
+    }
+    for (rule, places) in config.rules.iter().zip(&config.places.rules) {
+        for (expression, place) in rule.when.path_regexes.iter().zip(&places.path_regexes) {
+            if let Some(pattern) = regex_is_prefix(expression) {
+                let problem = Problem::at(place, "this expression is a path pattern in disguise").as_warning();
+                warnings
+                    .push(problem.label(format!("write path=\"{pattern}\"")).help("a path pattern is found faster"));
+            }
+        }
+    }
+}
+
+fn hidden(config: &Config, shadow: &Shadow) -> Option<Problem> {
+    let earlier = config.places.rules.get(shadow.earlier)?;
+    let later = config.places.rules.get(shadow.later)?;
+    let (name, earlier_name) = (&config.rules.get(shadow.later)?.name, &config.rules.get(shadow.earlier)?.name);
+    let hosts = &config.rules.get(shadow.later)?.when.hosts;
+    let is_host = |pattern: &HostPattern| matches!((pattern, &shadow.host), (HostPattern::Exact(name), Some(host)) if name == host);
+    let host_place = hosts.iter().position(is_host).and_then(|position| later.hosts.get(position));
+    let problem = match (&shadow.host, shadow.is_whole) {
+        (Some(host), false) => {
+            Problem::at(host_place.unwrap_or(&later.node), format!("the rule `{name}` never sees the host {host}"))
+        }
+        (Some(_) | None, _) => Problem::at(&later.node, format!("the rule `{name}` can never match")),
+    };
+    let problem = problem.as_warning().label("hidden").also(&earlier.node, "by this rule, which comes first");
+    Some(match &shadow.host {
+        Some(host) => problem.help(format!("a wildcard of `{earlier_name}` takes {host}: put the exact host above it")),
+        None => problem.help(format!("`{earlier_name}` takes every request that it asks for: change their order")),
+    })
 }
 
 /// The pools that a rule may send requests to.

@@ -2,12 +2,12 @@
 
 use super::captures::Captures;
 use super::names::Names;
-use super::node::{Node, Value};
+use super::node::Node;
 use super::problem::{Problem, Problems};
 use super::source::Place;
 use super::{changes, field, key};
 use crate::base::id::PoolIndex;
-use crate::pure::rule::{Action, Template, TemplatePart};
+use crate::pure::rule::{Action, Template};
 
 /// The longest body of an answer.
 const BODY_MAX: usize = 64 * 1024;
@@ -79,37 +79,14 @@ fn split(node: Node<'_>, names: &Names, captures: &Captures, problems: &mut Prob
 
 fn redirect(node: Node<'_>, captures: &Captures, problems: &mut Problems) -> Option<Action> {
     let value = node.setting("redirect")?;
-    let location = changes::template(value, captures, problems);
+    let location = changes::template(value, "place to redirect to", Template::parse_location, captures, problems);
     let status = node.setting("status");
     let code: Option<u16> = status.map_or(Some(308), |value| value.whole());
     if let (Some(value), Some(code)) = (status, code.filter(|code| !matches!(code, 301 | 302 | 303 | 307 | 308))) {
         let problem = Problem::at(&value.place(), format!("{code} is no redirect")).label("not this");
         problems.add(problem.help("301, 302, 303, 307 or 308; the last two keep the method and the body"));
     }
-    let location = location?;
-    if let Some(problem) = check_location(&location, value) {
-        problems.add(problem);
-    }
-    Some(Action::Redirect { location, status: code? })
-}
-
-fn check_location(location: &Template, value: Value<'_>) -> Option<Problem> {
-    let first = match location.parts.first() {
-        Some(TemplatePart::Text(text)) => text.as_str(),
-        Some(TemplatePart::Capture(_)) => "/",
-        None => "",
-    };
-    let is_url = ["http://", "https://", "/"].iter().any(|start| first.starts_with(start));
-    let is_bad = |letter: char| letter.is_whitespace() || letter.is_control() || !letter.is_ascii();
-    let has_bad = location.parts.iter().any(|part| matches!(part, TemplatePart::Text(text) if text.contains(is_bad)));
-    if !is_url {
-        let problem = Problem::at(&value.place(), "this is no place to redirect to").label("no URL");
-        return Some(problem.help("begin with https://, http:// or /"));
-    }
-    has_bad.then(|| {
-        let problem = Problem::at(&value.place(), "a URL holds no spaces and nothing beyond ASCII");
-        problem.label("escape it").help("a space is %20")
-    })
+    Some(Action::Redirect { location: location?, status: code? })
 }
 
 fn respond(node: Node<'_>, problems: &mut Problems) -> Option<Action> {

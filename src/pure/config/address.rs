@@ -104,6 +104,12 @@ fn read(text: &str, example: &'static str) -> Result<SocketAddr, Trouble> {
         let trouble = Trouble::new(format!("`{scheme}://` does not belong here"), format!("write \"{rest}\""));
         return Err(trouble.help("an address is an IP address and a port"));
     }
+    let bare_v6 = text
+        .rsplit_once(':')
+        .and_then(|(host, port)| Some((host.parse::<Ipv6Addr>().ok()?, port.parse::<u16>().ok()?)));
+    if let Some((ip, port)) = bare_v6 {
+        return Err(Trouble::new("an IPv6 address stands in brackets", format!("write \"[{ip}]:{port}\"")));
+    }
     if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
         return Err(Trouble::new("the port is missing", format!("write \"{}\"", SocketAddr::new(ip, 80))));
     }
@@ -111,9 +117,6 @@ fn read(text: &str, example: &'static str) -> Result<SocketAddr, Trouble> {
         let trouble = Trouble::new(format!("`{text}` is no address with a port"), "no port");
         return Err(trouble.help(format!("such as \"{example}\"")));
     };
-    if let Ok(ip) = host.parse::<Ipv6Addr>() {
-        return Err(Trouble::new("an IPv6 address stands in brackets", format!("write \"[{ip}]:{port}\"")));
-    }
     let port = read_port(text, port)?;
     if host.is_empty() || host.parse::<Ipv4Addr>().is_ok() || !is_host_name(host) {
         return Err(Trouble::new(format!("`{host}` is no IP address"), format!("such as \"{example}\"")));

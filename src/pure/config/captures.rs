@@ -3,7 +3,8 @@
 use super::problem::{Problem, Problems};
 use super::source::Place;
 use super::suggest::did_you_mean;
-use crate::pure::rule::{KeySource, Template, TemplatePart};
+use crate::pure::rule::template::BUILT_IN;
+use crate::pure::rule::{KeySource, Template};
 
 /// The captures of each path and each expression of a rule.
 #[derive(Debug, Default)]
@@ -25,20 +26,26 @@ impl Captures {
         self.regexes.push(names);
     }
 
-    /// Reports the captures of a template that the rule does not have.
+    /// Reports the names of a template that are neither built in nor captured by the rule.
     pub(super) fn check_template(&self, template: &Template, place: &Place, problems: &mut Problems) {
-        for part in &template.parts {
-            if let TemplatePart::Capture(name) = part {
-                self.check(name, place, problems);
-            }
+        for name in template.names().filter(|name| !BUILT_IN.contains(name)) {
+            self.check(name, place, problems);
         }
     }
 
     /// Reports a key that is a capture which the rule does not have.
     pub(super) fn check_key(&self, key: Option<&KeySource>, place: &Place, problems: &mut Problems) {
-        if let Some(KeySource::Capture(name)) = key {
+        let Some(KeySource::Capture(name)) = key else { return };
+        if ["host", "path", "uri", "client"].contains(&name.as_str()) && !self.all().any(|found| found == name) {
+            let problem = Problem::at(place, format!("the rule has no capture {}", shown(name)));
+            problems.add(problem.label(format!("write key=\"{name}\"")));
+        } else {
             self.check(name, place, problems);
         }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &String> {
+        self.paths.iter().chain(&self.regexes).flatten()
     }
 
     /// A capture is there where all alternatives of `path`, or all of `path-regex`, have it.
@@ -51,14 +58,14 @@ impl Captures {
         let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
         let shown = shown(name);
         let problem = Problem::at(place, format!("the rule has no capture {shown}"));
-        if self.paths.iter().chain(&self.regexes).any(has) {
+        if self.all().any(|found| found == name) {
             let problem = Problem::at(place, format!("not every path of the rule has the capture {shown}"));
             problems
                 .add(problem.label("empty for some requests").help("give each path this capture, or make two rules"));
             return;
         }
-        let known: Vec<&str> = self.paths.iter().chain(&self.regexes).flatten().map(String::as_str).collect();
-        let problem = match did_you_mean(name, known.iter().copied()) {
+        let known: Vec<&str> = self.all().map(String::as_str).filter(|name| *name != "0").collect();
+        let problem = match did_you_mean(name, known.iter().copied().chain(BUILT_IN)) {
             Some(guess) => problem.label(guess),
             None => problem.label("unknown"),
         };

@@ -2,10 +2,12 @@
 
 use super::action;
 use super::captures::Captures;
+use super::field;
 use super::node::{Node, Value};
 use super::problem::{Problem, Problems};
-use super::{field, patterns};
-use crate::pure::rule::{Action, Changes, FieldChange, Template, TemplatePart};
+use crate::pure::rule::change::normal_prefix;
+use crate::pure::rule::template::TemplateError;
+use crate::pure::rule::{Action, Changes, FieldChange, Template};
 
 /// The changes of a rule. `action` is `None` where it is wrong, which has been said.
 pub(super) fn read(node: Node<'_>, action: Option<&Action>, captures: &Captures, problems: &mut Problems) -> Changes {
@@ -18,7 +20,7 @@ pub(super) fn read(node: Node<'_>, action: Option<&Action>, captures: &Captures,
     }
     let mut changes = Changes {
         strip_prefix,
-        rewrite: rewrite.and_then(|value| rewritten(value, captures, problems)),
+        rewrite: rewrite.and_then(|value| template(value, "new path", Template::parse_target, captures, problems)),
         request: Vec::new(),
         response: Vec::new(),
         upgrades: action::upgrades(node, problems),
@@ -55,7 +57,7 @@ fn strip_prefix(value: Value<'_>, problems: &mut Problems) -> Option<String> {
     let is_plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '?' | '#' | '{' | '}' | '\\');
     let is_dots = text.split('/').any(|segment| segment == "." || segment == "..");
     if text.len() > 1 && text.starts_with('/') && !text.ends_with('/') && text.chars().all(is_plain) && !is_dots {
-        return Some(text.to_owned());
+        return normal_prefix(text);
     }
     let problem = Problem::at(&value.place(), format!("`{text}` can't be taken from the front of a path"));
     let trimmed = text.trim_matches('/');
@@ -68,35 +70,22 @@ fn strip_prefix(value: Value<'_>, problems: &mut Problems) -> Option<String> {
     None
 }
 
-fn rewritten(value: Value<'_>, captures: &Captures, problems: &mut Problems) -> Option<Template> {
-    let template = template(value, captures, problems)?;
-    let is_path = matches!(template.parts.first(), Some(TemplatePart::Text(text)) if text.starts_with('/'));
-    let is_bad = |letter: char| !letter.is_ascii_graphic() || letter == '#';
-    let has_bad = template.parts.iter().any(|part| matches!(part, TemplatePart::Text(text) if text.contains(is_bad)));
-    if !is_path {
-        let problem = Problem::at(&value.place(), "the new path does not begin with `/`").label("begin with `/`");
-        problems.add(problem.help("such as \"/v2/{rest}\"; to another host there is `redirect`"));
-        return None;
-    }
-    if has_bad {
-        let problem = Problem::at(&value.place(), "a path holds no spaces, no `#` and nothing beyond ASCII");
-        problems.add(problem.label("escape it").help("a space is %20"));
-        return None;
-    }
-    Some(template)
-}
-
-/// A text with captures that the rule has.
-pub(super) fn template(value: Value<'_>, captures: &Captures, problems: &mut Problems) -> Option<Template> {
-    match patterns::template(value.text()?) {
+/// A text with captures that the rule has, read by `parse`; where that fails, it is no `noun`.
+pub(super) fn template(
+    value: Value<'_>,
+    noun: &str,
+    parse: impl Fn(&str) -> Result<Template, TemplateError>,
+    captures: &Captures,
+    problems: &mut Problems,
+) -> Option<Template> {
+    match parse(value.text()?) {
         Ok(template) => {
             captures.check_template(&template, &value.place(), problems);
             Some(template)
         }
-        Err(message) => {
-            let problem = Problem::at(&value.place(), format!("this text has a bad capture: {message}"));
-            problems
-                .add(problem.label("here").help("a capture is {name} or $1; a brace itself is {{ or }}, a dollar $$"));
+        Err(error) => {
+            let problem = Problem::at(&value.part(error.at..error.at + error.length), format!("this is no {noun}"));
+            problems.add(problem.label(error.problem.to_string()));
             None
         }
     }
@@ -133,7 +122,7 @@ fn field_change(
         problems.add(problem.label("not this"));
         return None;
     }
-    let template = template(value, captures, problems)?;
+    let template = template(value, "value of a field", Template::parse_value, captures, problems)?;
     match verb {
         "set" => Some(FieldChange::Set(name.to_owned(), template)),
         _ if text.is_empty() => {

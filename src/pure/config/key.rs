@@ -1,4 +1,5 @@
-//! `key=".."`: what is hashed.
+//! `key=".."`: the part of a request that a scheduler or a split hashes. It refuses captures nobody could name, and says which
+//! keys there are.
 
 use super::node::Value;
 use super::problem::{Problem, Problems};

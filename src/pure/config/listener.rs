@@ -1,4 +1,4 @@
-//! `listen ADDRESS { .. }`.
+//! `listen ADDRESS { .. }`: a listener with its TLS and its limits. Certificates are named here and read by others.
 
 use super::address;
 use super::limit_table::Settings;

@@ -1,10 +1,9 @@
-//! Which captures path patterns, regular expressions and templates have, and what is wrong with those that are not valid.
+//! Which captures path patterns and regular expressions have, and what is wrong with those that are not valid.
 
 use std::ops::Range;
 
 use crate::pure::rule::compile::path_regex;
 use crate::pure::rule::pattern::PathPattern;
-use crate::pure::rule::{Template, TemplatePart};
 
 /// The names of a path pattern's captures.
 ///
@@ -31,47 +30,4 @@ pub(super) fn regex_captures(expression: &str) -> Result<Vec<String>, String> {
     })?;
     let numbers = (0..built.captures_len()).map(|number| number.to_string());
     Ok(numbers.chain(built.capture_names().flatten().map(str::to_owned)).collect())
-}
-
-/// A text with captures: `{name}` and `$1`; `{{`, `}}` and `$$` stand for the characters themselves.
-pub(super) fn template(text: &str) -> Result<Template, String> {
-    let mut parts = Vec::new();
-    let mut plain = String::new();
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
-        let capture = match letter {
-            '{' | '}' | '$' if letters.next_if_eq(&letter).is_some() => None,
-            '{' => {
-                let name: String = letters.by_ref().take_while(|letter| *letter != '}').collect();
-                let is_name = !name.is_empty()
-                    && name.chars().all(|letter| letter.is_alphanumeric() || letter == '_' || letter == '-');
-                if !is_name {
-                    return Err(format!("`{{{name}` is no capture"));
-                }
-                Some(name)
-            }
-            '}' => return Err("a `}` stands alone".to_owned()),
-            '$' => {
-                let mut digits = String::new();
-                while let Some(digit) = letters.next_if(char::is_ascii_digit) {
-                    digits.push(digit);
-                }
-                (!digits.is_empty()).then_some(digits)
-            }
-            _ => None,
-        };
-        match capture {
-            Some(name) => {
-                if !plain.is_empty() {
-                    parts.push(TemplatePart::Text(std::mem::take(&mut plain)));
-                }
-                parts.push(TemplatePart::Capture(name));
-            }
-            None => plain.push(letter),
-        }
-    }
-    if !plain.is_empty() {
-        parts.push(TemplatePart::Text(plain));
-    }
-    Ok(Template { parts })
 }

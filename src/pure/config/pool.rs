@@ -1,4 +1,5 @@
-//! `pool NAME { .. }` and its servers.
+//! `pool NAME { .. }`: its servers, scheduler, time bounds and repetitions. Names are unique and a pool is never empty; it
+//! refuses to look whether anybody answers.
 
 use std::sync::Arc;
 

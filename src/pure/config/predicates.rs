@@ -1,4 +1,5 @@
-//! The predicates of a `rule` and of its `not`.
+//! The predicates of a `rule` and of its `not`: texts become the types that matching works on, so that no rule is loaded
+//! whose host, path, expression, address or media type could never be right.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,5 @@
-//! `rule [NAME] PREDICATES ACTION { .. }`.
+//! `rule [NAME] PREDICATES ACTION { .. }`: what it asks, does and changes. Captures must exist wherever they are used; it
+//! refuses to compare rules with each other.
 
 use std::sync::Arc;
 

@@ -18,8 +18,7 @@ pub(super) fn parse(source: &Arc<Source>, problems: &mut Problems) -> Option<Kdl
                     .label("here it is too deep")
                     .help("is a `}` or `*/` missing above?")
             }
-            Fault::OpenText => Problem::at(&place, "this text is never closed")
-                .label(format!("its {} is missing", end_of(place.text()))),
+            Fault::OpenText => open_text(&place),
             Fault::OpenComment => Problem::at(&place, "this comment is never closed").label("its `*/` is missing"),
         });
         return None;
@@ -39,6 +38,15 @@ pub(super) fn parse(source: &Arc<Source>, problems: &mut Problems) -> Option<Kdl
             None
         }
     }
+}
+
+fn open_text(place: &Place) -> Problem {
+    let problem =
+        Problem::at(place, "this text is never closed").label(format!("its {} is missing", end_of(place.text())));
+    let before = place.source.text().get(..place.span.start).unwrap_or_default();
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    // The quote that opens it may have been meant to close another.
+    if line.contains('"') { problem.help("or that of a text before it on this line") } else { problem }
 }
 
 /// What closes a string that begins like this.

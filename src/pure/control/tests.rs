@@ -11,7 +11,7 @@ const REFUSED: Result<Duration, CheckFailure> = Err(CheckFailure::Refused);
 
 fn watched(number: u32) -> Watched {
     let id = ServerId { pool: "p".into(), server: format!("s{number}").into() };
-    Watched { slot: ServerSlot(number), id, incarnation: 0, state: State::Up }
+    Watched { slot: ServerSlot(number), id, incarnation: 0, state: State::Up, has_share: true }
 }
 
 fn row(count: u32) -> OutcomeSummary {
@@ -128,6 +128,104 @@ fn a_check_that_could_not_be_run_says_nothing() {
     }
 }
 
+/// Brings server 0 to suspicion and fails so many of its checks; returns its state after each.
+fn states_after_checks(bench: &mut Bench, results: &[Result<Duration, CheckFailure>]) -> Vec<State> {
+    bench.handle(Event::Outcomes(S0, row(3)));
+    let mut states = Vec::new();
+    for result in results {
+        let check = bench.checks_within(CHECK_INTERVAL + TICK * 2)[0];
+        bench.handle(Event::CheckDone(check.id, S0, *result));
+        states.push(bench.state(0));
+    }
+    states
+}
+
+#[test]
+fn a_refused_check_agrees_with_refused_connects_at_once() {
+    assert_eq!(states_after_checks(&mut Bench::new(2), &[REFUSED]), [State::Down]);
+}
+
+#[test]
+fn three_failed_checks_in_a_row_agree_too() {
+    let (late, none) = (Err(CheckFailure::TimedOut), Err(CheckFailure::NotRun));
+    let far = Err(CheckFailure::Unreachable);
+    let states = states_after_checks(&mut Bench::new(2), &[late, far, PASS, none, late, far, none, late]);
+    assert_eq!(states, [SUSPECT, SUSPECT, SUSPECT, SUSPECT, SUSPECT, SUSPECT, SUSPECT, State::Down]);
+}
+
+#[test]
+fn a_dead_server_comes_back_after_two_good_checks() {
+    let results = [REFUSED, PASS, REFUSED, PASS, PASS];
+    let states = states_after_checks(&mut Bench::new(2), &results);
+    assert_eq!(states, [State::Down, State::Down, State::Down, State::Down, State::Up]);
+}
+
+#[test]
+fn the_last_server_of_a_pool_that_could_get_requests_stays_suspect() {
+    // Beside one that is dead, drained, without a share, or of another pool.
+    for case in 0..4 {
+        let mut other = watched(1);
+        match case {
+            0 => other.state = State::Down,
+            1 => other.state = State::Drained,
+            2 => other.has_share = false,
+            _ => other.id.pool = "other".into(),
+        }
+        let mut bench = Bench::new(0);
+        bench.handle(Event::Reload(&[watched(0), other]));
+        bench.handle(Event::Outcomes(S0, row(3)));
+        for _ in 0..5 {
+            for check in bench.checks_within(CHECK_INTERVAL + TICK * 2) {
+                bench.handle(Event::CheckDone(check.id, check.server, REFUSED));
+            }
+            assert_eq!(bench.state(0), SUSPECT, "case {case}");
+        }
+        // With another beside it, its next failed check decides.
+        bench.handle(Event::Reload(&[watched(0), watched(2)]));
+        let check = bench.checks_within(CHECK_INTERVAL + TICK * 2)[0];
+        bench.handle(Event::CheckDone(check.id, S0, REFUSED));
+        assert_eq!(bench.state(0), State::Down, "case {case}");
+    }
+}
+
+#[test]
+fn a_dead_server_that_could_not_be_spared_falls_when_another_comes_back() {
+    let mut bench = Bench::new(2);
+    let both = [S0, ServerSlot(1)];
+    for slot in both {
+        bench.handle(Event::Outcomes(slot, row(3)));
+    }
+    for check in bench.checks_within(TICK) {
+        bench.handle(Event::CheckDone(check.id, check.server, REFUSED));
+    }
+    assert_eq!(both.map(|slot| bench.control.state(slot).unwrap()), [State::Down, SUSPECT]);
+    for check in bench.checks_within(CHECK_INTERVAL * 2 + TICK * 4) {
+        if check.server == S0 {
+            bench.handle(Event::CheckDone(check.id, S0, PASS));
+        }
+    }
+    while bench.state(0) != State::Up {
+        for check in bench.checks_within(TICK) {
+            assert_eq!(check.server, S0);
+            let effects = bench.handle(Event::CheckDone(check.id, S0, PASS));
+            assert!(bench.state(0) != State::Up || effects.contains(&Effect::SetState(ServerSlot(1), State::Down)));
+        }
+    }
+    assert_eq!(bench.state(1), State::Down);
+}
+
+#[test]
+fn overload_is_never_treated_as_death() {
+    let mut bench = Bench::new(0);
+    let overloaded = State::Suspect { by_overload: true };
+    bench.handle(Event::Reload(&[Watched { state: overloaded, ..watched(0) }, watched(1)]));
+    for _ in 0..5 {
+        let check = bench.checks_within(CHECK_INTERVAL + TICK * 2)[0];
+        bench.handle(Event::CheckDone(check.id, S0, REFUSED));
+        assert_eq!(bench.state(0), overloaded);
+    }
+}
+
 #[test]
 fn one_check_runs_at_a_time_and_a_lost_one_is_given_up() {
     let mut bench = Bench::new(1);
@@ -216,6 +314,7 @@ fn checks_that_run_at_once_are_bounded_and_everybody_gets_a_turn() {
 struct World {
     rng: Rng,
     is_calm: bool,
+    falls: u32,
     control: Control,
     now: Timestamp,
     servers: Vec<Truth>,
@@ -224,10 +323,10 @@ struct World {
 
 struct Truth {
     is_alive: bool,
-    changed: Timestamp,
     row: u32,
     state: State,
     passes: Vec<Timestamp>,
+    has_failed_check: bool,
     running: Option<(CheckId, Timestamp)>,
 }
 
@@ -240,15 +339,16 @@ impl World {
         control.handle(Timestamp::ZERO, Event::Reload(&list), &mut Vec::new());
         let truth = |_| Truth {
             is_alive: true,
-            changed: Timestamp::ZERO,
             row: 0,
             state: State::Up,
             passes: Vec::new(),
+            has_failed_check: false,
             running: None,
         };
         Self {
             rng,
             is_calm: false,
+            falls: 0,
             control,
             now: Timestamp::ZERO,
             servers: (0..count).map(truth).collect(),
@@ -268,7 +368,6 @@ impl World {
             if self.chance(2) {
                 let server = &mut self.servers[index];
                 server.is_alive = !server.is_alive;
-                server.changed = self.now;
             }
             self.requests(index);
         }
@@ -289,7 +388,7 @@ impl World {
             ServerSlot(u32::try_from(index).unwrap()),
             super::OutcomeSummary { connect_failures_in_a_row: row, ..OutcomeSummary::default() },
         ));
-        let expected = if row >= 3 { SUSPECT } else { was };
+        let expected = if row >= 3 && was == State::Up { SUSPECT } else { was };
         assert_eq!(self.servers[index].state, expected, "{row} failures in a row");
     }
 
@@ -302,7 +401,10 @@ impl World {
             let server = &mut self.servers[check.server.0 as usize];
             match server.running.take_if(|(id, _)| *id == check.id) {
                 Some((_, begun)) if result.is_ok() => server.passes.push(begun),
-                Some(_) => server.passes.clear(),
+                Some(_) => {
+                    server.passes.clear();
+                    server.has_failed_check = true;
+                }
                 None => {}
             }
             self.handle(Event::CheckDone(check.id, check.server, result));
@@ -323,9 +425,20 @@ impl World {
                         };
                         assert!(second.since(*first) >= CHECK_INTERVAL, "the good checks are too near");
                     }
+                    match state {
+                        State::Up | SUSPECT => {
+                            server.passes.clear();
+                            server.running = None;
+                        }
+                        State::Down => {
+                            assert_eq!(server.state, SUSPECT, "death without suspicion");
+                            assert!(server.has_failed_check, "death without a second witness");
+                        }
+                        other => panic!("{other} without an order"),
+                    }
+                    self.falls += u32::from(state == State::Down);
+                    server.has_failed_check = false;
                     server.state = state;
-                    server.passes.clear();
-                    server.running = None;
                 }
                 Effect::ForgetConnectFailures(slot) => self.servers[slot.0 as usize].row = 0,
                 Effect::RunCheck(check) => self.begin_check(check),
@@ -338,7 +451,7 @@ impl World {
         let is_lost = self.chance(3);
         let takes = Duration::from_millis(self.rng.below(if self.is_calm { 50 } else { 320 }));
         let server = &mut self.servers[check.server.0 as usize];
-        assert_eq!(server.state, SUSPECT, "a check of a server that is well");
+        assert_ne!(server.state, State::Up, "a check of a server that is well");
         if let Some((_, begun)) = server.running.replace((check.id, self.now)) {
             assert!(self.now.since(begun) >= CHECK_TIMEOUT + CHECK_LOST_AFTER, "two checks at once");
         }
@@ -354,6 +467,7 @@ impl World {
 
     /// What must hold at every moment.
     fn judge(&self) {
+        assert!(self.servers.iter().any(|server| server.state != State::Down), "nobody is left to be tried");
         for (index, server) in self.servers.iter().enumerate() {
             let slot = ServerSlot(u32::try_from(index).unwrap());
             assert_eq!(self.control.state(slot), Some(server.state));
@@ -379,6 +493,7 @@ impl World {
 
 #[test]
 fn simulated_crashes_are_noticed_and_healed_for_256_seeds() {
+    let mut falls = 0;
     for seed in 0..256 {
         let outcome = std::panic::catch_unwind(|| {
             let mut world = World::new(seed);
@@ -386,8 +501,12 @@ fn simulated_crashes_are_noticed_and_healed_for_256_seeds() {
                 world.step();
             }
             world.heal();
-            assert!(world.servers.iter().any(|server| server.changed > Timestamp::ZERO));
+            world.falls
         });
-        assert!(outcome.is_ok(), "seed {seed} failed");
+        match outcome {
+            Ok(fallen) => falls += fallen,
+            Err(_) => panic!("seed {seed} failed"),
+        }
     }
+    assert!(falls > 256, "the worlds were too kind: {falls} falls");
 }

@@ -7,7 +7,7 @@ use super::{CheckFailure, CheckId, Order, OutcomeSummary, Watched};
 use crate::base::id::ServerId;
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
-use crate::pure::pool::State;
+use crate::pure::pool::{State, Wanted};
 
 /// So many connects in a row that fail make a server Suspect.
 pub const CONNECT_FAILURES_MAX: u32 = 3;
@@ -27,6 +27,10 @@ pub const CHECK_LOST_AFTER: Duration = Duration::from_secs(1);
 /// So many good checks in a row bring a server back.
 pub const RISE: u32 = 2;
 
+/// So many checks in a row that fail, other than by a refusal, agree that a suspected server is dead. A refusal says so at
+/// once: nobody listens there.
+pub const FALL: u32 = 3;
+
 /// A turn of a server's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
@@ -41,6 +45,7 @@ pub(super) struct Watch {
     id: ServerId,
     incarnation: u32,
     state: State,
+    pub(super) has_share: bool,
     signs: Signs,
     /// While the server is checked.
     checks: Option<Checks>,
@@ -52,12 +57,28 @@ struct Checks {
     due: Timestamp,
     running: Option<CheckId>,
     passed_in_a_row: u32,
+    failed_in_a_row: u32,
+    /// The failure that left no doubt, if no check has passed since.
+    verdict: Option<CheckFailure>,
 }
 
 impl Checks {
     /// The first comes at once, or nearly.
     fn begin(now: Timestamp, rng: &mut Rng) -> Self {
-        Self { due: now + jitter(rng), running: None, passed_in_a_row: 0 }
+        Self { due: now + jitter(rng), running: None, passed_in_a_row: 0, failed_in_a_row: 0, verdict: None }
+    }
+
+    fn failed(&mut self, why: CheckFailure) {
+        match why {
+            // Our own want of means is no word on the server.
+            CheckFailure::NotRun => return,
+            CheckFailure::Refused | CheckFailure::TimedOut | CheckFailure::Unreachable => {}
+        }
+        self.passed_in_a_row = 0;
+        self.failed_in_a_row = self.failed_in_a_row.saturating_add(1);
+        if why == CheckFailure::Refused || self.failed_in_a_row >= FALL {
+            self.verdict = Some(why);
+        }
     }
 }
 
@@ -71,6 +92,7 @@ impl Watch {
             id: server.id.clone(),
             incarnation: server.incarnation,
             state: server.state,
+            has_share: server.has_share,
             signs: Signs::default(),
             checks: None,
         };
@@ -154,6 +176,11 @@ impl Watch {
         }
     }
 
+    /// Whether requests that `other` can't get could come here.
+    pub(super) fn can_stand_in_for(&self, other: &Self) -> bool {
+        self.id.pool == other.id.pool && self.has_share && self.state.allows(Wanted::InPanic)
+    }
+
     /// A check has ended. The result of one that is not expected (any more) says nothing.
     pub(super) fn check_done(
         &mut self,
@@ -166,26 +193,40 @@ impl Watch {
             return None;
         }
         checks.running = None;
-        let sign = match result {
-            Ok(time) => {
-                checks.passed_in_a_row += 1;
-                Sign::CheckPassed(time)
-            }
-            // Our own want of means is no word on the server.
-            Err(CheckFailure::NotRun) => Sign::CheckFailed(CheckFailure::NotRun),
-            Err(why @ (CheckFailure::Refused | CheckFailure::TimedOut | CheckFailure::Unreachable)) => {
-                checks.passed_in_a_row = 0;
-                Sign::CheckFailed(why)
+        let time = match result {
+            Ok(time) => time,
+            Err(why) => {
+                checks.failed(why);
+                self.signs.add(now, Sign::CheckFailed(why));
+                return None;
             }
         };
+        (checks.failed_in_a_row, checks.verdict) = (0, None);
+        checks.passed_in_a_row += 1;
         let passed = checks.passed_in_a_row;
-        self.signs.add(now, sign);
-        (passed >= RISE).then(|| {
-            self.checks = None;
-            let turn = Turn { from: self.state, to: State::Up, because: Sign::ChecksPassed(passed) };
-            self.state = turn.to;
-            turn
-        })
+        self.signs.add(now, Sign::CheckPassed(time));
+        if passed < RISE {
+            return None;
+        }
+        self.checks = None;
+        let from = std::mem::replace(&mut self.state, State::Up);
+        Some(Turn { from, to: State::Up, because: Sign::ChecksPassed(passed) })
+    }
+
+    /// Whether requests and checks agree that a suspected server is dead. Overload is never treated as death.
+    pub(super) fn is_dead(&self) -> bool {
+        self.state == (State::Suspect { by_overload: false }) && self.verdict().is_some()
+    }
+
+    /// Takes a dead server for Down; its checks go on.
+    pub(super) fn fall(&mut self) -> Option<Turn> {
+        let because = Sign::CheckFailed(self.verdict()?);
+        let from = std::mem::replace(&mut self.state, State::Down);
+        Some(Turn { from, to: State::Down, because })
+    }
+
+    fn verdict(&self) -> Option<CheckFailure> {
+        self.checks.as_ref()?.verdict
     }
 
     fn turn(&mut self, now: Timestamp, to: State, because: Sign, rng: &mut Rng) -> Turn {
@@ -194,11 +235,11 @@ impl Watch {
         Turn { from, to, because }
     }
 
-    /// Only a suspected server is checked.
+    /// Only a server that is not well is checked.
     fn check_as_state_asks(&mut self, now: Timestamp, rng: &mut Rng) {
         self.checks = match self.state {
-            State::Suspect { .. } => Some(Checks::begin(now, rng)),
-            State::Up | State::Recovering | State::Down | State::Drained | State::Maintenance => None,
+            State::Suspect { .. } | State::Down => Some(Checks::begin(now, rng)),
+            State::Up | State::Recovering | State::Drained | State::Maintenance => None,
         };
     }
 }

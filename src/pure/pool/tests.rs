@@ -110,7 +110,9 @@ fn every_objection_is_what_makes_a_candidate_ineligible() {
     view.wanted = Wanted::InPanic;
     assert_eq!(objections(&view)[1], None);
     view.only_well = true;
-    assert_eq!(objections(&view)[1], Some(Ineligible::State(SUSPECT)));
+    assert_eq!(objections(&view)[..2], [None, Some(Ineligible::Doubtful)]);
+    all[0].load.count_connect_failure();
+    assert_eq!(objections(&view)[0], Some(Ineligible::Doubtful));
     for view in [view, PoolView { only_well: false, ..view }, PoolView { wanted: Wanted::Persistent, ..view }] {
         for (index, objection) in objections(&view).iter().enumerate() {
             assert_eq!(view.is_eligible(index), objection.is_none());

@@ -3,7 +3,6 @@
 //! Rules: a value of the request never ends a field line, a request line or a path early: whatever has no place where it
 //! stands is escaped. A rewritten path never holds a dot segment: a capture that would make one refuses the request.
 
-use std::borrow::Cow;
 use std::io::Write;
 
 use super::captures::Captures;
@@ -115,7 +114,12 @@ pub fn location(template: &Template, values: &Values<'_>, out: &mut Vec<u8>) {
         Some(TemplatePart::Text(text)) => text.as_str(),
         Some(TemplatePart::Capture(_)) | None => "",
     };
-    let is_url = front.contains("://") || matches!(template.names().next(), Some("scheme")) && front.is_empty();
+    let has_scheme = |(scheme, _): (&str, &str)| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_url = match template.parts.first() {
+        Some(TemplatePart::Text(_)) => front.split_once("://").is_some_and(has_scheme),
+        Some(TemplatePart::Capture(name)) => name == "scheme",
+        None => false,
+    };
     let has_authority = is_url || front.starts_with("//");
     let context = if has_authority { Context::Authority } else { Context::Path };
     let mut writer = Writer { values, path: values.request.path, context, out };
@@ -305,15 +309,6 @@ fn push(byte: u8, stays: bool, out: &mut Vec<u8>) {
         let mut escape = String::with_capacity(3);
         super::path::push_escaped(byte, &mut escape);
         out.extend_from_slice(escape.as_bytes());
-    }
-}
-
-/// What a text of the configuration says where it holds no names: for what is fixed once and for all.
-pub fn fixed_text(template: &Template) -> Option<Cow<'_, str>> {
-    match template.parts.as_slice() {
-        [] => Some(Cow::Borrowed("")),
-        [TemplatePart::Text(text)] => Some(Cow::Borrowed(text)),
-        _ => None,
     }
 }
 

@@ -2,6 +2,7 @@
 //! a request. The work is done once, when rules are loaded; [`super::find`] reads the result.
 //!
 //! Rule: nothing here decides. Whatever the index leaves out can't match, and what it offers comes in file order.
+//! Expressions are those of the `regex` crate, which are linear in the path; how large they may be bounds the factor.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use super::RequestView;
-use super::parts::accepted;
+use super::parts::{accepted, essence};
 use crate::pure::head::Known;
 
 /// Which source told the media type.
@@ -47,6 +47,11 @@ pub fn media_type_of<'a>(view: &RequestView<'a>) -> Option<(Cow<'a, str>, MediaT
         return Some((lower_case(found), MediaTypeSource::Accept));
     }
     view.learned_media_type.map(|found| (lower_case(found), MediaTypeSource::Learned))
+}
+
+/// The media type of a Content-Type field's value: `type/subtype` without parameters, as sent. `None` for what is none.
+pub fn media_type_of_field(value: &[u8]) -> Option<&str> {
+    essence(value).filter(|text| !text.contains('*'))
 }
 
 fn lower_case(text: &str) -> Cow<'_, str> {

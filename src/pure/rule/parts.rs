@@ -79,15 +79,22 @@ pub(super) fn accepted<'a>(fields: Fields<'a>) -> impl Iterator<Item = MediaRang
     })
 }
 
-/// The media type of a Content-Type field's value: `type/subtype` without parameters, as sent.
+/// The media type of a Content-Type field's value, or a range of Accept: `type/subtype` without parameters, as sent.
 pub(super) fn essence(value: &[u8]) -> Option<&str> {
     let end = memchr::memchr(b';', value).unwrap_or(value.len());
     let text = std::str::from_utf8(value.get(..end)?.trim_ascii()).ok()?;
     let (kind, subtype) = text.split_once('/')?;
-    let is_token = |part: &str| {
-        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b',')
-    };
+    let is_token = |part: &str| !part.is_empty() && part.bytes().all(is_token_byte);
     (is_token(kind) && is_token(subtype)).then_some(text)
+}
+
+/// RFC 9110 5.6.2.
+const fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
+        )
 }
 
 /// `0.5` as 500; what is no number counts as wanted fully.

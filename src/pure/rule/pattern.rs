@@ -1,5 +1,5 @@
 //! Path patterns in matchit's syntax: `/img/{*rest}`, `/u/{id}`, `/v{n}.json`, `{{` and `}}` for braces. Parsed and checked
-//! here, and matched one at a time; [`super::index`] finds among many.
+//! here, and matched one at a time; the index finds among many.
 //!
 //! Rules: a capture `{name}` is at least one byte of one segment, at most one to a segment; `{*name}` ends a pattern and is
 //! the rest of the path, which may be empty, so that `/img/{*rest}` matches `/img/` but not `/img`. The text between is

@@ -1,8 +1,8 @@
 //! Templates: texts of the configuration with values of the request in them, read and checked here and filled in by
 //! [`super::change`].
 //!
-//! `{name}` is a capture of the rule, or one of [`BUILT_IN`]; `$1` is a group of its `path-regex`, `$0` all that it matched;
-//! `$$`, `{{` and `}}` are a dollar sign and braces.
+//! `{name}` is a capture of the rule, or one of [`BUILT_IN`]; `$1`, or `{1}` where a digit follows, is a group of its
+//! `path-regex`, `$0` all that it matched; `$$`, `{{` and `}}` are a dollar sign and braces.
 
 use super::compile::path_regex;
 use super::pattern::{PathPattern, is_capture_name};

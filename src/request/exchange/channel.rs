@@ -233,10 +233,15 @@ impl<'a> Channel<'a> {
         };
         let via = self.connection.listener.config.via;
         let bytes = server.buffer.bytes();
+        let head_at = download.head().len();
         push_response_head(download.head(), response, bytes, framing, connection, via, &changed.response);
         server.buffer.consume(response.length);
         download.start(response.body, is_chunked, u64::MAX);
-        download.stage_early(&mut server.buffer, &mut |_| {}).map_err(|_| Failure::Truncated)?;
+        if download.stage_early(&mut server.buffer, &mut |_| {}).is_err() {
+            // It is not on its way yet, and another answer takes its place.
+            download.head().truncate(head_at);
+            return Err(Failure::Truncated);
+        }
         Ok(Verdict { keeps_client, is_until_close })
     }
 

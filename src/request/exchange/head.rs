@@ -42,7 +42,7 @@ pub async fn read(
                 return Poll::Ready(Err(Failure::NoMemory));
             }
             match connection.stream.poll_fill(context, buffer) {
-                Poll::Ready(Ok(0)) if !has_begun => return Poll::Ready(Ok(HeadRead::End)),
+                Poll::Ready(Ok(0) | Err(_)) if !has_begun => return Poll::Ready(Ok(HeadRead::End)),
                 Poll::Ready(Ok(0)) | Poll::Ready(Err(_)) => return Poll::Ready(Err(Failure::ClientGone)),
                 Poll::Ready(Ok(_)) => {
                     has_begun = true;

@@ -1,5 +1,7 @@
 //! Choices over snapshots that change, repetitions, and what a trace says.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::base::id::ServerSlot;
 use crate::pure::pool::{SchedulerConfig, State, Ties, WrrMode};
@@ -96,6 +98,21 @@ fn in_panic_a_repetition_asks_first_for_a_server_that_is_well() {
         let both = choose(&schedulers, &store, 0, &tried(&[2]), &mut Trace::off());
         assert!(matches!(both, Some(0 | 1)), "{both:?}");
     }
+}
+
+#[test]
+fn a_repetition_passes_by_a_server_to_which_the_last_connect_failed() {
+    let servers = [("a", 1, 1, None), ("b", 2, 1, None), ("c", 3, 1, None)];
+    let store = store_of(vec![pool_of("p", SMOOTH, &servers)]);
+    let schedulers = Schedulers::from_start();
+    let record = Arc::clone(&store.load().pools[0].endpoints[1].record);
+    record.load.count_connect_failure();
+    for _ in 0..5 {
+        assert_eq!(choose(&schedulers, &store, 0, &tried(&[0]), &mut Trace::off()), Some(2));
+        assert_eq!(choose(&schedulers, &store, 0, &tried(&[0, 2]), &mut Trace::off()), Some(1));
+    }
+    let first: Vec<_> = (0..30).filter_map(|_| next(&schedulers, &store, 0)).collect();
+    assert!(first.contains(&1), "for a first attempt one failure is no reason");
 }
 
 #[test]

@@ -153,3 +153,29 @@ fn places_are_never_overrun_by_several_workers() {
     });
     assert_eq!(load.active(), 0);
 }
+
+#[test]
+fn a_server_that_has_refused_three_times_in_a_row_is_passed_over_before_control_says_so() {
+    let bench = Bench::new(&[("a", 1, 1, None), ("b", 2, 1, None), ("c", 3, 1, None)]);
+    let endpoints = bench.store.load().pools[0].endpoints.clone();
+    let refuse = |index: usize, times: usize| {
+        (0..times).for_each(|_| endpoints[index].record.count_outcome(Outcome::ConnectError));
+    };
+    let chosen = || -> Vec<usize> {
+        let slot = || bench.admit().unwrap().endpoint().record.slot.0 as usize;
+        let mut counts = vec![0; 3];
+        (0..30).for_each(|_| counts[slot()] += 1);
+        counts
+    };
+    refuse(0, 2);
+    assert_eq!(chosen(), [10, 10, 10]);
+    refuse(0, 1);
+    assert_eq!(chosen()[0], 0);
+    refuse(1, 3);
+    assert_eq!(chosen(), [0, 0, 30]);
+    // Better a server that may refuse than none.
+    refuse(2, 3);
+    assert_eq!(chosen().iter().sum::<usize>(), 30);
+    endpoints[0].record.forget_connect_failures();
+    assert_eq!(chosen(), [30, 0, 0]);
+}

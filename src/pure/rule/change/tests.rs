@@ -107,6 +107,7 @@ fn a_location_is_escaped_for_the_part_that_each_value_stands_in() {
     assert_eq!(to("/n/{rest}#{x}"), "/n/d#a%20b%26c");
     assert_eq!(to("{scheme}://{host}:8443{path}"), "https://a.test:8443/a%20b&c/d");
     assert_eq!(to("/login?next={uri}"), "/login?next=/a%20b%26c/d?q%3D%C3%A9%20%22%20|");
+    assert_eq!(to("/login?next=https://b.test/{x}"), "/login?next=https://b.test/a%20b%26c");
     assert_eq!(to("https://b.test?x={x}"), "https://b.test?x=a%20b%26c");
     let host = |x: &str| redirect("/{x}", x, None, "https://{x}.b.test/");
     assert_eq!(host("/shop"), "https://shop.b.test/");
