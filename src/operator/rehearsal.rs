@@ -14,16 +14,17 @@ use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
 use crate::base::units::Bytes;
 use crate::pure::config::{Config, Expect, Listener};
-use crate::pure::decision::{Changed, Destination, Passage, Question, Seen, decide};
+use crate::pure::decision::{Changed, Destination, Passage, Question, Seen, body_max, decide};
 use crate::pure::forwarding::{ForwardedRequest, Origin, push_request_head};
 use crate::pure::h1::request::{Parsed, RequestHead, RequestHeadError, parse_request_head};
 use crate::pure::pool::Tried;
 use crate::pure::refusal::Refusal;
 use crate::pure::rule::captures::Captures;
 use crate::pure::rule::compile::RuleSet;
+use crate::pure::rule::key::hash_key;
 use crate::pure::rule::media::{MediaTypeSource, media_type_of};
 use crate::pure::rule::path::normalize_host;
-use crate::pure::rule::{RequestView, Rule};
+use crate::pure::rule::{Action, RequestView, Rule};
 use crate::pure::trace::Trace;
 use crate::shared::choose::{Ask, Place, Schedulers};
 use crate::shared::counters::ProcessCounters;
@@ -109,6 +110,8 @@ pub struct SeenRequest {
     pub server_name: Option<String>,
     /// The type of what is asked for, and who says so.
     pub media_type: Option<(String, MediaTypeSource)>,
+    /// Whether rules ask for what this host and path last answered with: that is not known here.
+    pub wants_learned_type: bool,
 }
 
 /// A request on its way to a pool.
@@ -116,6 +119,8 @@ pub struct SeenRequest {
 pub struct Forward {
     /// The pool.
     pub pool: PoolIndex,
+    /// Whether a split drew it, so that a request like this one may get another.
+    pub is_drawn: bool,
     /// The largest body that is let through.
     pub body_max: Bytes,
     /// The upgrade token that the server is asked for.
@@ -241,6 +246,7 @@ impl Way<'_> {
         let view = seen.view(listener, path, server_name);
         noted.path = Some(path.to_owned());
         noted.media_type = media_type_of(&view).map(|(text, source)| (text.into_owned(), source));
+        noted.wants_learned_type = snapshot.rules.wants_learned_type(&view);
 
         let mut captures = Captures::new();
         let Rehearsed { rule: matched, changed, .. } = rehearsed;
@@ -254,9 +260,14 @@ impl Way<'_> {
             Destination::Pool(pool) => pool,
         };
         let settings_of_pool = &snapshot.pool(pool).ok_or(Refusal::NoServer)?.pool;
+        trace.note("body", || {
+            let owner = if rule.body_max.is_some() { "rule" } else { "listener" };
+            format!("at most {}, the {owner}'s limit", body_max(&rule, &settings.limits))
+        });
         let passage = Passage::of(&rule, settings_of_pool, &settings.limits, &head, &view, &captures)?;
         Ok(Outcome::Forward(Forward {
             pool,
+            is_drawn: is_drawn(&rule, &view, &captures),
             body_max: passage.body_max,
             upgrade: passage.upgrade.map(text_of),
             key: passage.key,
@@ -299,6 +310,16 @@ fn note(seen: &Seen<'_>, server_name: Option<&str>) -> SeenRequest {
         client: seen.client,
         server_name: server_name.map(str::to_owned),
         media_type: None,
+        wants_learned_type: false,
+    }
+}
+
+fn is_drawn(rule: &Rule, view: &RequestView<'_>, captures: &Captures) -> bool {
+    match &rule.action {
+        Action::Split { key, arms } => {
+            arms.len() > 1 && key.as_ref().and_then(|key| hash_key(key, view, captures)).is_none()
+        }
+        Action::Use(_) | Action::Redirect { .. } | Action::Respond { .. } => false,
     }
 }
 

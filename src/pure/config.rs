@@ -44,6 +44,8 @@ use crate::pure::h1::request::HeadLimits;
 use crate::pure::pool::Pool;
 use crate::pure::rule::{Cidr, Rule};
 
+pub use expect::url_trouble;
+pub use field::{is_token, is_value};
 pub use files::{MemoryFiles, RuleFiles};
 pub use include::{FILES_MAX, INCLUDE_DEPTH_MAX};
 pub use limit_table::{LIMITS, LimitEntry};

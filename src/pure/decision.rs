@@ -210,7 +210,7 @@ impl<'b> Passage<'b> {
         view: &RequestView<'b>,
         captures: &Captures,
     ) -> Result<Self, Refusal> {
-        let body_max = rule.body_max.unwrap_or(limits.body_max);
+        let body_max = body_max(rule, limits);
         if matches!(head.body, BodyLength::Length(length) if Bytes(length) > body_max) {
             return Err(Refusal::BodyTooLarge);
         }
@@ -220,6 +220,11 @@ impl<'b> Passage<'b> {
             key: key_source(rule, pool).and_then(|source| hash_key(source, view, captures)),
         })
     }
+}
+
+/// The largest body that is let through: the rule's limit beats the listener's.
+pub fn body_max(rule: &Rule, limits: &Limits) -> Bytes {
+    rule.body_max.unwrap_or(limits.body_max)
 }
 
 /// What the scheduler hashes: the rule's key beats the pool's.

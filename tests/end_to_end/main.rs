@@ -17,9 +17,9 @@ mod own_answers;
 mod pool_limits;
 #[allow(dead_code, reason = "a subject takes what it needs")]
 mod pools;
-mod tls;
-mod trust;
 mod retry;
 mod rules_applied;
+mod tls;
+mod trust;
 mod tunnel;
 mod upstream_pool;
