@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use crate::pure::config::Listener;
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::encode::{push_all, push_decimal};
 use crate::pure::h1::request::{RequestHead, TargetForm, Version};
@@ -14,6 +15,7 @@ use crate::pure::h1::response::ResponseHead;
 use crate::pure::head::{Field, Fields, Known};
 use crate::pure::rule::change::{Values, push_field_value};
 use crate::pure::rule::{FieldChange, Rule};
+use crate::pure::trust::is_trusted;
 
 /// Changes of fields that a rule makes, its templates expanded.
 #[derive(Debug, Default)]
@@ -95,6 +97,19 @@ pub struct Origin {
     pub is_tls: bool,
     /// Whether `Via` is added.
     pub via: bool,
+}
+
+impl Origin {
+    /// That of a request from `peer` that came in by `listener`, at our address `local`.
+    pub fn of(listener: &Listener, peer: SocketAddr, local: SocketAddr) -> Self {
+        Self {
+            peer,
+            local,
+            is_trusted: is_trusted(peer.ip(), &listener.trusted_proxies),
+            is_tls: listener.tls.is_some(),
+            via: listener.via,
+        }
+    }
 }
 
 /// A request head to be passed on.

@@ -20,6 +20,7 @@ use crate::base::error::Blame;
 use crate::pure::forwarding::ClientConnection;
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::Version;
+use crate::pure::refusal::Refusal;
 use crate::pure::rule::{Action, Rule};
 use crate::request::buffers::{Buffer, Grant};
 use crate::request::connection::{Connection, Next};
@@ -207,7 +208,8 @@ async fn fail(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Sc
     scratch.upload.give_up(buffer);
     // Interim answers may be half-way out: ours comes behind them.
     scratch.download.start(BodyLength::None, false, u64::MAX);
-    scratch.is_broken = failure.blame() == Blame::Client && !matches!(failure, Failure::AmbiguousPath);
+    scratch.is_broken =
+        failure.blame() == Blame::Client && !matches!(failure, Failure::Refused(Refusal::AmbiguousPath));
     answer(connection, buffer, scratch, Reply { status: failure.status(), is_redirect: false, body: "" }).await
 }
 
