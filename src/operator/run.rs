@@ -26,8 +26,8 @@ use crate::shared::inbox::{Inbox, InboxError, Order};
 use crate::shared::outcome::outcome_queue;
 use crate::shared::snapshot::SnapshotStore;
 use crate::transport::tls::{
-    CertificateError, CertificateTable, ClientCertificates, HTTP1, NoCertificates, TicketSecret, load_certificate,
-    server_config,
+    CertificateError, CertificateTable, ClientCertificates, HTTP1, NoCertificates, TicketSecret, TlsAcceptor,
+    load_certificate,
 };
 
 /// Descriptors that are kept for what is not a client connection: logs, runtimes, checks.
@@ -207,7 +207,7 @@ fn open_listeners(config: &Config, workers: usize, secret: &TicketSecret) -> Res
         };
         let keys = tls.certificates.iter().map(load_certificate).collect::<Result<Vec<_>, _>>()?;
         let table = CertificateTable::new(keys, listener.address.ip())?;
-        settings.push(Some(server_config(Arc::new(table), Arc::clone(&tickets), &[HTTP1])?));
+        settings.push(Some(TlsAcceptor::new(&Arc::new(table), &tickets, &[HTTP1])?));
     }
     let mut listeners = Vec::with_capacity(config.listeners.len());
     let mut sockets = Vec::with_capacity(config.listeners.len());

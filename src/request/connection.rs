@@ -127,8 +127,7 @@ async fn handshake(
     deadline: &Rc<Deadline>,
     stream: TcpStream,
 ) -> Option<ClientStream> {
-    let config = listener.tls.clone()?;
-    let mut accept = std::pin::pin!(tokio_rustls::TlsAcceptor::from(config).accept(stream));
+    let mut accept = std::pin::pin!(listener.tls.as_ref()?.accept(stream));
     let done = poll_fn(|context| match accept.as_mut().poll(context) {
         Poll::Ready(result) => Poll::Ready(result.ok()),
         Poll::Pending if deadline.poll_expired(context) => Poll::Ready(None),

@@ -17,6 +17,7 @@ use crate::base::id::ListenerIndex;
 use crate::pure::config;
 use crate::request::connection;
 use crate::request::worker::Worker;
+use crate::transport::tls::TlsAcceptor;
 
 /// The queue of connections that the kernel keeps for a socket.
 const BACKLOG: i32 = 4096;
@@ -48,7 +49,7 @@ pub struct Listener {
     /// The address that it is bound to; the port is never 0.
     pub local: SocketAddr,
     /// The TLS settings, where it speaks TLS.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub tls: Option<TlsAcceptor>,
 }
 
 /// Opens `count` sockets for `address`.

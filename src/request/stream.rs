@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
 
 use crate::request::buffers::Buffer;
+use crate::transport::tls::TlsStream;
 
 /// A client's connection.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub enum ClientStream {
     /// Plain TCP.
     Plain(TcpStream),
     /// TLS over TCP; boxed, for a rustls connection is large.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream>),
 }
 
 /// A server's connection. TLS, unix sockets and HTTP/2 become variants of it.
@@ -108,16 +108,7 @@ impl ClientStream {
     pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(stream) => stream.poll_read_ready(context),
-            Self::Tls(stream) => {
-                let (tcp, tls) = stream.get_mut();
-                match tls.process_new_packets() {
-                    Ok(state) if state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed() => {
-                        tcp.poll_read_ready(context)
-                    }
-                    // The read that follows gets the bytes, the end or the error.
-                    Ok(_) | Err(_) => Poll::Ready(Ok(())),
-                }
-            }
+            Self::Tls(stream) => stream.poll_readable(context),
         }
     }
 
@@ -125,11 +116,7 @@ impl ClientStream {
     pub fn tls_version(&self) -> Option<&'static str> {
         match self {
             Self::Plain(_) => None,
-            Self::Tls(stream) => match stream.get_ref().1.protocol_version() {
-                Some(rustls::ProtocolVersion::TLSv1_3) => Some("TLSv1.3"),
-                Some(rustls::ProtocolVersion::TLSv1_2) => Some("TLSv1.2"),
-                _ => None,
-            },
+            Self::Tls(stream) => stream.version(),
         }
     }
 
@@ -137,7 +124,7 @@ impl ClientStream {
     pub fn server_name(&self) -> Option<&str> {
         match self {
             Self::Plain(_) => None,
-            Self::Tls(stream) => stream.get_ref().1.server_name(),
+            Self::Tls(stream) => stream.server_name(),
         }
     }
 
@@ -145,7 +132,7 @@ impl ClientStream {
     pub fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
-            Self::Tls(stream) => stream.get_ref().0,
+            Self::Tls(stream) => stream.tcp(),
         }
     }
 }
