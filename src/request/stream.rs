@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -62,6 +62,29 @@ fn poll_fill<S: AsyncRead + Unpin>(
     }
 }
 
+/// Up to this size a write is tried before the runtime is asked whether it can succeed: it nearly always does.
+const TRY_MAX: usize = 16 * 1024;
+
+fn poll_write_tcp(
+    stream: &mut TcpStream,
+    context: &mut Context<'_>,
+    slices: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    if slices.iter().map(|slice| slice.len()).sum::<usize>() > TRY_MAX {
+        return poll_write(stream, context, slices);
+    }
+    loop {
+        let written = match slices {
+            [only] => stream.try_write(only),
+            _ => stream.try_write_vectored(slices),
+        };
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(stream.poll_write_ready(context))?,
+            written => return Poll::Ready(written),
+        }
+    }
+}
+
 fn poll_write<S: AsyncWrite + Unpin>(
     stream: &mut S,
     context: &mut Context<'_>,
@@ -83,7 +106,7 @@ impl Stream for ClientStream {
 
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
-            Self::Plain(stream) => poll_write(stream, context, slices),
+            Self::Plain(stream) => poll_write_tcp(stream, context, slices),
             Self::Tls(stream) => poll_write(stream.as_mut(), context, slices),
         }
     }
@@ -145,7 +168,7 @@ impl Stream for ServerStream {
 
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let Self::Plain(stream) = self;
-        poll_write(stream, context, slices)
+        poll_write_tcp(stream, context, slices)
     }
 
     fn poll_flush(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -111,6 +111,7 @@ impl Worker {
         let mut kept = self.scratch.borrow_mut();
         if kept.len() < SCRATCH_MAX {
             scratch.clear();
+            scratch.request.clear();
             kept.push(scratch);
         }
     }
