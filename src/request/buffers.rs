@@ -58,6 +58,11 @@ impl BufferPool {
         self.granted.get()
     }
 
+    /// Whether less than half is handed out.
+    pub fn is_plentiful(&self) -> bool {
+        self.granted.get() <= self.limit / 2
+    }
+
     fn try_take(&self, bytes: usize) -> bool {
         let granted = self.granted.get() + bytes;
         if granted > self.limit {

@@ -49,6 +49,10 @@ pub async fn serve(connection: &mut Connection) -> Next {
             break next;
         }
         scratch.clear();
+        if connection.requests == 0 {
+            // Nothing has come yet: it goes on waiting for its first head, with the deadline that it has.
+            break Next::Idle;
+        }
         if buffer.is_empty()
             && let Some(end) = stay_warm(connection, &mut buffer).await
         {

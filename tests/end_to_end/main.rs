@@ -9,8 +9,8 @@
 mod support;
 
 mod bodies;
-mod drain;
 mod cancellation;
+mod drain;
 mod forwarding;
 mod harness;
 mod limits;
