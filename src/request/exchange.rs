@@ -70,7 +70,7 @@ async fn stay_warm(connection: &mut Connection, buffer: &mut Buffer) -> Option<N
     let Some(_place) = worker.warm_place() else { return Some(Next::Idle) };
     let patience = WARM.min(connection.listener.config.limits.idle_timeout);
     connection.deadline.set(worker.now() + patience);
-    poll_fn(|context| match connection.stream.poll_fill(context, buffer) {
+    let next = poll_fn(|context| match connection.stream.poll_fill(context, buffer) {
         Poll::Ready(Ok(1..)) => Poll::Ready(None),
         Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(Some(Next::Close)),
         Poll::Pending if connection.deadline.poll_expired(context) || worker.is_draining() => {
@@ -78,7 +78,11 @@ async fn stay_warm(connection: &mut Connection, buffer: &mut Buffer) -> Option<N
         }
         Poll::Pending => Poll::Pending,
     })
-    .await
+    .await;
+    if next == Some(Next::Idle) {
+        connection.paused = patience;
+    }
+    next
 }
 
 /// Waits for buffer memory, no longer than for a head.
