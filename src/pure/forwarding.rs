@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use crate::pure::config::Listener;
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::encode::{push_all, push_decimal};
 use crate::pure::h1::request::{RequestHead, TargetForm, Version};
@@ -14,6 +15,7 @@ use crate::pure::h1::response::ResponseHead;
 use crate::pure::head::{Field, Fields, Known};
 use crate::pure::rule::change::{Values, push_field_value};
 use crate::pure::rule::{FieldChange, Rule};
+use crate::pure::trust::is_trusted;
 
 /// Changes of fields that a rule makes, its templates expanded.
 #[derive(Debug, Default)]
@@ -28,6 +30,11 @@ impl FieldEdits {
     pub fn clear(&mut self) {
         self.rule = None;
         self.added.clear();
+    }
+
+    /// Whether nothing changes.
+    pub const fn is_empty(&self) -> bool {
+        self.rule.is_none()
     }
 
     /// Takes up the changes that `rule` makes to requests, or to answers.
@@ -90,6 +97,19 @@ pub struct Origin {
     pub is_tls: bool,
     /// Whether `Via` is added.
     pub via: bool,
+}
+
+impl Origin {
+    /// That of a request from `peer` that came in by `listener`, at our address `local`.
+    pub fn of(listener: &Listener, peer: SocketAddr, local: SocketAddr) -> Self {
+        Self {
+            peer,
+            local,
+            is_trusted: is_trusted(peer.ip(), &listener.trusted_proxies),
+            is_tls: listener.tls.is_some(),
+            via: listener.via,
+        }
+    }
 }
 
 /// A request head to be passed on.
@@ -187,6 +207,10 @@ fn push_forwarding_fields(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
     let proto: &[u8] = if origin.is_tls { b"https" } else { b"http" };
     let peer = AddressText::of(origin.peer.ip());
 
+    if !origin.is_trusted && edits.is_empty() && !host.is_empty() && !peer.is_v6 {
+        push_usual_fields(out, &origin, &peer, host, head.version);
+        return;
+    }
     if !edits.removes(b"x-forwarded-for") {
         out.extend_from_slice(b"X-Forwarded-For: ");
         if origin.is_trusted {
@@ -215,6 +239,38 @@ fn push_forwarding_fields(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
     if origin.via && !edits.removes(b"via") {
         push_via(out, head.version);
     }
+}
+
+/// The fields as nearly all requests get them, in few pieces: what the general way writes for a stranger with an IPv4
+/// address, by a test.
+fn push_usual_fields(out: &mut Vec<u8>, origin: &Origin, peer: &AddressText, host: &[u8], version: Version) {
+    let (before_host, end): (&[u8], &[u8]) = if origin.is_tls {
+        (b"\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: ", b"\";proto=https\r\n")
+    } else {
+        (b"\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: ", b"\";proto=http\r\n")
+    };
+    let mut port = [0u8; 5];
+    let port = decimal(&mut port, origin.local.port());
+    let peer = peer.bytes();
+    push_all(out, [b"X-Forwarded-For: ", peer, before_host, host, b"\r\nX-Forwarded-Port: ", port]);
+    push_all(out, [b"\r\nForwarded: for=", peer, b";host=\"", host, end]);
+    if origin.via {
+        push_via(out, version);
+    }
+}
+
+/// A port in decimal digits.
+fn decimal(room: &mut [u8; 5], mut number: u16) -> &[u8] {
+    let mut at = room.len();
+    for digit in room.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+        at -= 1;
+        if number == 0 {
+            break;
+        }
+    }
+    room.get(at..).unwrap_or(&[])
 }
 
 fn push_via(out: &mut Vec<u8>, version: Version) {
@@ -377,3 +433,6 @@ impl AddressText {
         self.text.get(..self.length).unwrap_or(&[])
     }
 }
+
+#[cfg(test)]
+mod tests;

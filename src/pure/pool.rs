@@ -123,6 +123,17 @@ pub enum SchedulerConfig {
     WeightedLeastConnections(Ties),
 }
 
+impl SchedulerConfig {
+    /// Its name in rule files.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::RoundRobin => "rr",
+            Self::WeightedRoundRobin(_) => "wrr",
+            Self::WeightedLeastConnections(_) => "wlc",
+        }
+    }
+}
+
 impl Default for SchedulerConfig {
     fn default() -> Self {
         Self::WeightedRoundRobin(WrrMode::Smooth)

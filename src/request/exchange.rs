@@ -20,6 +20,7 @@ use crate::base::error::Blame;
 use crate::pure::forwarding::ClientConnection;
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::Version;
+use crate::pure::refusal::Refusal;
 use crate::pure::rule::{Action, Rule};
 use crate::request::buffers::{Buffer, Grant};
 use crate::request::connection::{Connection, Next};
@@ -103,7 +104,7 @@ async fn admit(connection: &Connection) -> Option<Grant> {
 
 /// One request and its answer, accounted for however it ends.
 async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffer, scratch: &mut Scratch) -> Next {
-    scratch.record.begin(connection.worker.now());
+    scratch.record.begin(connection.worker.now(), connection.worker.is_logging());
     let read = head::read(connection, buffer, &mut scratch.request).await;
     match read {
         Ok(HeadRead::Nothing) => return Next::Idle,
@@ -215,7 +216,8 @@ async fn fail(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Sc
     scratch.upload.give_up(buffer);
     // Interim answers may be half-way out: ours comes behind them.
     scratch.download.start(BodyLength::None, false, u64::MAX);
-    scratch.is_broken = failure.blame() == Blame::Client && !matches!(failure, Failure::AmbiguousPath);
+    scratch.is_broken =
+        failure.blame() == Blame::Client && !matches!(failure, Failure::Refused(Refusal::AmbiguousPath));
     answer(connection, buffer, scratch, Reply { status: failure.status(), is_redirect: false, body: "" }).await
 }
 

@@ -82,6 +82,11 @@ impl Worker {
         use_date(date.text())
     }
 
+    /// Whether requests are logged.
+    pub fn is_logging(&self) -> bool {
+        self.log.borrow().is_some()
+    }
+
     /// A place among the connections that keep their memory between two requests; `None`: enough of them do, or the memory
     /// is needed.
     pub fn warm_place(&self) -> Option<WarmPlace<'_>> {

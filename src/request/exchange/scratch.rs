@@ -6,6 +6,7 @@ use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::RequestHead;
 use crate::pure::h1::response::ResponseHead;
 use crate::pure::pool::RETRY_BODY_MAX;
+use crate::pure::refusal::Refusal;
 use crate::pure::rule::captures::Captures;
 use crate::request::account::Record;
 use crate::request::buffers::Buffer;
@@ -103,7 +104,7 @@ impl Scratch {
         self.kept.begin(body != BodyLength::None);
         let kept = &mut self.kept;
         self.upload.stage_early(buffer, &mut |bytes| kept.push(bytes)).map_err(|error| match error {
-            FlowError::TooLarge => Failure::BodyTooLarge,
+            FlowError::TooLarge => Refusal::BodyTooLarge.into(),
             FlowError::Framing(_) | FlowError::Read(_) | FlowError::Truncated | FlowError::Write(_) => Failure::Body,
         })
     }
