@@ -43,6 +43,8 @@ pub struct Connection {
     pub requests: u32,
     /// Whether the client has more connections than it may: its first request is answered with 429.
     pub is_over_limit: bool,
+    /// How much of the pause before the next request is over.
+    pub paused: Duration,
     /// Whether the last wait has begun of a connection whose first request did not come before the worker drains.
     has_grace: bool,
     /// Its entry in the worker's list, which leaves with it.
@@ -89,7 +91,7 @@ pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: TcpStream, p
         };
         if let Some(stream) = stream {
             let is_over_limit = ticket.is_over_limit();
-            let has_grace = false;
+            let (has_grace, paused) = (false, Duration::ZERO);
             live(Connection {
                 stream,
                 worker,
@@ -98,6 +100,7 @@ pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: TcpStream, p
                 deadline,
                 requests: 0,
                 is_over_limit,
+                paused,
                 has_grace,
                 _ticket: ticket,
             })
@@ -169,7 +172,8 @@ async fn live(mut connection: Connection) {
 /// Waits until there is something to read. False: the time is up, or the worker drains.
 async fn wait_for_request(connection: &mut Connection) -> bool {
     if connection.requests > 0 {
-        let pause = connection.listener.config.limits.idle_timeout;
+        let over = std::mem::take(&mut connection.paused);
+        let pause = connection.listener.config.limits.idle_timeout.saturating_sub(over);
         connection.deadline.set(connection.worker.now() + pause);
     }
     poll_fn(|context| {

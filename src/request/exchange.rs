@@ -50,6 +50,10 @@ pub async fn serve(connection: &mut Connection) -> Next {
             break next;
         }
         scratch.clear();
+        if connection.requests == 0 {
+            // Nothing has come yet: it goes on waiting for its first head, with the deadline that it has.
+            break Next::Idle;
+        }
         if buffer.is_empty()
             && let Some(end) = stay_warm(connection, &mut buffer).await
         {
@@ -67,7 +71,7 @@ async fn stay_warm(connection: &mut Connection, buffer: &mut Buffer) -> Option<N
     let Some(_place) = worker.warm_place() else { return Some(Next::Idle) };
     let patience = WARM.min(connection.listener.config.limits.idle_timeout);
     connection.deadline.set(worker.now() + patience);
-    poll_fn(|context| match connection.stream.poll_fill(context, buffer) {
+    let next = poll_fn(|context| match connection.stream.poll_fill(context, buffer) {
         Poll::Ready(Ok(1..)) => Poll::Ready(None),
         Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(Some(Next::Close)),
         Poll::Pending if connection.deadline.poll_expired(context) || worker.is_draining() => {
@@ -75,7 +79,11 @@ async fn stay_warm(connection: &mut Connection, buffer: &mut Buffer) -> Option<N
         }
         Poll::Pending => Poll::Pending,
     })
-    .await
+    .await;
+    if next == Some(Next::Idle) {
+        connection.paused = patience;
+    }
+    next
 }
 
 /// Waits for buffer memory, no longer than for a head.

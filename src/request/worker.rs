@@ -87,10 +87,11 @@ impl Worker {
         self.log.borrow().is_some()
     }
 
-    /// A place among the connections that keep their memory between two requests; `None`: enough of them do.
+    /// A place among the connections that keep their memory between two requests; `None`: enough of them do, or the memory
+    /// is needed.
     pub fn warm_place(&self) -> Option<WarmPlace<'_>> {
         let taken = self.warm.get();
-        (taken < WARM_MAX).then(|| {
+        (taken < WARM_MAX && self.buffers.is_plentiful()).then(|| {
             self.warm.set(taken + 1);
             WarmPlace { worker: self }
         })
