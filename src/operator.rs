@@ -2,5 +2,7 @@
 pub mod check;
 pub mod cli;
 pub mod demo;
+pub mod explain;
+pub mod rehearsal;
 pub mod rule_files;
 pub mod run;

@@ -9,6 +9,7 @@ mod render;
 mod warnings;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::operator::rule_files::DiskFiles;
@@ -29,7 +30,7 @@ pub struct CheckReport {
     /// How many of them failed.
     pub expects_failed: usize,
     /// What the files say, where they can be read.
-    pub config: Option<Config>,
+    pub config: Option<Arc<Config>>,
 }
 
 impl CheckReport {
@@ -80,13 +81,14 @@ pub fn check(entry: &Path) -> CheckReport {
 /// Checks `entry` of `files`; certificates are those of this machine, their ends seen from `now`.
 pub fn check_files(files: &dyn RuleFiles, entry: &Path, now: SystemTime) -> CheckReport {
     let config = match load(files, entry) {
-        Ok(config) => config,
+        Ok(config) => Arc::new(config),
         Err(errors) => return CheckReport { errors: errors.problems, ..CheckReport::default() },
     };
     let mut report = CheckReport::default();
     certificates::check(&config, now, &mut report);
     match RuleSet::compile(config.rules.clone()) {
         Ok(rules) => {
+            let rules = Arc::new(rules);
             expects::run(&config, &rules, &mut report);
             warnings::find_in_rules(&config, &rules, &mut report.warnings);
         }
@@ -100,7 +102,7 @@ pub fn check_files(files: &dyn RuleFiles, entry: &Path, now: SystemTime) -> Chec
 }
 
 /// What can't be seen of one rule alone: all expressions of a host together are too large.
-fn compile_problem(config: &Config, error: &CompileError) -> Problem {
+pub(super) fn compile_problem(config: &Config, error: &CompileError) -> Problem {
     let position = config.rules.iter().position(|rule| rule.name == error.rule);
     match position.and_then(|position| config.places.rules.get(position)) {
         Some(places) => Problem::at(&places.node, error.problem.to_string()).label("up to this rule"),

@@ -1,12 +1,13 @@
 //! The command line: words in, an exit code out. 0 done, 1 the input was wrong, 2 usage, 3 could not do it.
 
-use std::io::Write as _;
+use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use crate::operator::demo::{DemoError, DemoOptions, demo};
+use crate::operator::explain::{ExplainOptions, explain};
 use crate::operator::run::RunError;
 use crate::operator::{check, run};
 
@@ -31,6 +32,15 @@ enum Command {
         /// What can be chosen.
         #[command(flatten)]
         options: DemoOptions,
+    },
+    /// Says where a request would go, and why: the rule, the pool, the server, and each step before them.
+    Explain {
+        /// What is asked.
+        #[command(flatten)]
+        options: ExplainOptions,
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
     },
     /// Parses and validates rule files, warns, and runs every `expect`.
     Check {
@@ -59,6 +69,7 @@ pub fn main() -> ExitCode {
             }
         },
         Command::Demo { options } => run_demo(options),
+        Command::Explain { options, json } => explain_request(&options, json),
         Command::Check { rules } => check(&rules),
     };
     ExitCode::from(code)
@@ -88,6 +99,38 @@ fn run_demo(options: DemoOptions) -> u8 {
             }
         }
     }
+}
+
+fn explain_request(options: &ExplainOptions, json: bool) -> u8 {
+    let explanation = match explain(options) {
+        Ok(explanation) => explanation,
+        Err(error) => {
+            say(error.render(style_of(&std::io::stderr())).trim_end());
+            return 1;
+        }
+    };
+    let text = if json {
+        serde_json::to_string_pretty(&explanation).map(|text| text + "\n")
+    } else {
+        Ok(explanation.text(style_of(&std::io::stdout())))
+    };
+    let printed =
+        text.map_err(std::io::Error::from).and_then(|text| std::io::stdout().lock().write_all(text.as_bytes()));
+    match printed {
+        Ok(()) => 0,
+        // Who stops reading has seen enough.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => 0,
+        Err(error) => {
+            say(&format!("can't print: {error}"));
+            3
+        }
+    }
+}
+
+/// Colour for a terminal, unless somebody does not want it (<https://no-color.org>).
+fn style_of(stream: &impl IsTerminal) -> check::Style {
+    let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if stream.is_terminal() && !is_unwanted { check::Style::Colour } else { check::Style::Plain }
 }
 
 fn check(rules: &std::path::Path) -> u8 {

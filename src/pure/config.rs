@@ -38,10 +38,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::id::ListenerIndex;
 use crate::base::units::Bytes;
+use crate::pure::h1::request::HeadLimits;
 use crate::pure::pool::Pool;
 use crate::pure::rule::{Cidr, Rule};
 
+pub use expect::url_trouble;
+pub use field::{is_token, is_value};
 pub use files::{MemoryFiles, RuleFiles};
 pub use include::{FILES_MAX, INCLUDE_DEPTH_MAX};
 pub use limit_table::{LIMITS, LimitEntry};
@@ -72,6 +76,15 @@ pub struct Config {
     pub places: Places,
 }
 
+impl Config {
+    /// The listener that `text` names by its address, as rules do: `*:80` and `[::]:80` are the same.
+    pub fn listener_named(&self, text: &str) -> Option<ListenerIndex> {
+        let address = address::listener_named(text)?;
+        let position = self.listeners.iter().position(|listener| listener.address == address)?;
+        u32::try_from(position).ok().map(ListenerIndex)
+    }
+}
+
 /// A listening address and what is expected there.
 #[derive(Clone, Debug)]
 pub struct Listener {
@@ -89,6 +102,13 @@ pub struct Listener {
     pub half_close: bool,
     /// Its limits, those of the top filled in.
     pub limits: Limits,
+}
+
+impl Listener {
+    /// `http` or `https`, as its clients speak.
+    pub const fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
 }
 
 /// The certificates of a TLS listener; the first is the default.
@@ -138,6 +158,13 @@ pub struct Limits {
     pub requests_per_connection_max: Option<u32>,
     /// What to do with paths that two parsers may read differently.
     pub ambiguous_paths: AmbiguousPaths,
+}
+
+impl Limits {
+    /// Those of a request's head.
+    pub fn of_heads(&self) -> HeadLimits {
+        HeadLimits { bytes: self.head_max.as_usize(), fields: self.fields_max as usize }
+    }
 }
 
 /// The defaults of [`LIMITS`].
@@ -198,7 +225,7 @@ pub struct Expect {
     /// The client's address; 127.0.0.1 where none is given.
     pub client: std::net::IpAddr,
     /// The listener; `None`: the first that speaks the URL's scheme, else the first.
-    pub listen: Option<crate::base::id::ListenerIndex>,
+    pub listen: Option<ListenerIndex>,
     /// What must come of it; all that are given.
     pub outcome: ExpectedOutcome,
 }

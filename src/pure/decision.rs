@@ -7,16 +7,20 @@ use std::sync::Arc;
 
 use crate::base::id::{ListenerIndex, PoolIndex};
 use crate::base::rng::Rng;
-use crate::pure::config::AmbiguousPaths;
+use crate::base::units::Bytes;
+use crate::pure::config::{AmbiguousPaths, Limits};
 use crate::pure::forwarding::FieldEdits;
+use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::{RequestHead, TargetForm};
-use crate::pure::head::Fields;
+use crate::pure::head::{Fields, Known};
+use crate::pure::pool::Pool;
+use crate::pure::refusal::Refusal;
 use crate::pure::rule::captures::Captures;
-use crate::pure::rule::change::{UnsafeTarget, Values, location, rewritten_target};
+use crate::pure::rule::change::{Values, location, rewritten_target};
 use crate::pure::rule::compile::RuleSet;
 use crate::pure::rule::key::{choose_arm, hash_key};
 use crate::pure::rule::path::{AmbiguousPath, normalize_host, read_path, split_query};
-use crate::pure::rule::{Action, Cidr, RequestView, Rule};
+use crate::pure::rule::{Action, Cidr, KeySource, RequestView, Rule};
 use crate::pure::trace::Trace;
 use crate::pure::trust::client_address;
 
@@ -44,8 +48,11 @@ impl<'a> Seen<'a> {
         let fields = Fields { bytes, list: &head.fields };
         let (raw_path, query) = split_query(head.path_and_query.of(bytes));
         Self {
-            // The codec lets only tokens through, which are ASCII.
-            method: std::str::from_utf8(head.method.of(bytes)).unwrap_or(""),
+            method: match head.method.of(bytes) {
+                b"GET" => "GET",
+                // The codec lets only tokens through, which are ASCII.
+                method => std::str::from_utf8(method).unwrap_or(""),
+            },
             host: normalize_host(head.authority.of(bytes)),
             raw_path,
             query,
@@ -68,6 +75,11 @@ impl<'a> Seen<'a> {
             _ if self.raw_path.is_empty() => Ok("/"),
             _ => read_path(self.raw_path, policy, scratch),
         }
+    }
+
+    /// The request's own id, where it has one.
+    pub fn request_id(&self) -> Option<&'a [u8]> {
+        self.fields.known(Known::XRequestId).find(|id| !id.is_empty())
     }
 
     /// The view that rules get.
@@ -131,20 +143,19 @@ pub struct Question<'a> {
     pub rng: &'a mut Rng,
 }
 
-/// Decides. `None`: no rule matches.
+/// Decides.
 ///
 /// # Errors
-/// [`UnsafeTarget`] where a rewritten path would be ambiguous.
+/// [`Refusal::NoRule`]; [`Refusal::AmbiguousPath`] where a rewritten path would be.
 pub fn decide(
     rules: &RuleSet,
     question: Question<'_>,
     captures: &mut Captures,
     changed: &mut Changed,
     trace: &mut Trace,
-) -> Result<Option<(Arc<Rule>, Destination)>, UnsafeTarget> {
+) -> Result<(Arc<Rule>, Destination), Refusal> {
     let Question { view, scheme, rng } = question;
-    let Some(found) = rules.find(view, captures, trace) else { return Ok(None) };
-    let rule = Arc::clone(found.rule);
+    let rule = Arc::clone(rules.find(view, captures, trace).ok_or(Refusal::NoRule)?.rule);
     let values = Values { request: view, captures, scheme };
     changed.request.set(&rule, false, &values);
     changed.response.set(&rule, true, &values);
@@ -152,10 +163,13 @@ pub fn decide(
         Action::Use(pool) => Destination::Pool(*pool),
         Action::Split { key, arms } => {
             let hash = key.as_ref().and_then(|key| hash_key(key, view, captures));
-            let Some(pool) = choose_arm(arms, hash, rng) else { return Ok(None) };
-            trace.note("rule", || match hash {
-                Some(_) => "the split's key chooses the pool".to_owned(),
-                None => "the split chooses the pool at random, by weight".to_owned(),
+            let pool = choose_arm(arms, hash, rng).ok_or(Refusal::NoRule)?;
+            trace.note("pool", || match (key, hash) {
+                (Some(key), Some(hash)) => {
+                    format!("the split's key {key} hashes to {hash:016x}, which stays with one pool")
+                }
+                (Some(key), None) => format!("the request has no {key}: the split draws a pool at random, by weight"),
+                (None, _) => "the split draws a pool at random for each request, by weight".to_owned(),
             });
             Destination::Pool(pool)
         }
@@ -166,10 +180,75 @@ pub fn decide(
         Action::Respond { status, .. } => Destination::Respond(*status),
     };
     if matches!(destination, Destination::Pool(_)) {
-        changed.is_rewritten = rewritten_target(&rule.changes, &values, &mut changed.target)?;
-        if changed.is_rewritten {
-            trace.note("change", || format!("the target becomes {}", String::from_utf8_lossy(&changed.target)));
-        }
+        let rewritten = rewritten_target(&rule.changes, &values, &mut changed.target);
+        changed.is_rewritten = rewritten.map_err(|error| {
+            trace.note("change", || error.to_string());
+            Refusal::AmbiguousPath
+        })?;
     }
-    Ok(Some((rule, destination)))
+    Ok((rule, destination))
+}
+
+/// What a request that goes to a pool takes along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage<'b> {
+    /// The largest body that is let through.
+    pub body_max: Bytes,
+    /// The upgrade token that the server is asked for, as the client wrote it.
+    pub upgrade: Option<&'b [u8]>,
+    /// The hash of the key, where rule or pool name one and the request has it.
+    pub key: Option<u64>,
+}
+
+impl<'b> Passage<'b> {
+    /// That of the request of `head`, which `rule` sends to `pool`.
+    ///
+    /// # Errors
+    /// [`Refusal::BodyTooLarge`] where the head announces too large a body.
+    pub fn of(
+        rule: &Rule,
+        pool: &Pool,
+        limits: &Limits,
+        head: &RequestHead,
+        view: &RequestView<'b>,
+        captures: &Captures,
+    ) -> Result<Self, Refusal> {
+        let body_max = body_max(rule, limits);
+        if matches!(head.body, BodyLength::Length(length) if Bytes(length) > body_max) {
+            return Err(Refusal::BodyTooLarge);
+        }
+        Ok(Self {
+            body_max,
+            upgrade: wanted_upgrade(head.upgrade.of(view.fields.bytes), head.body, rule),
+            key: key_source(rule, pool).and_then(|source| hash_key(source, view, captures)),
+        })
+    }
+}
+
+/// The largest body that is let through: the rule's limit beats the listener's.
+pub fn body_max(rule: &Rule, limits: &Limits) -> Bytes {
+    rule.body_max.unwrap_or(limits.body_max)
+}
+
+/// What the scheduler hashes: the rule's key beats the pool's.
+pub fn key_source<'k>(rule: &'k Rule, pool: &'k Pool) -> Option<&'k KeySource> {
+    rule.key.as_ref().or(pool.key.as_ref())
+}
+
+/// The upgrade that becomes a tunnel where a rule names none.
+const WEBSOCKET: &str = "websocket";
+
+/// The upgrade to ask the server for: one of the tokens that the client offers, if the rule allows it.
+fn wanted_upgrade<'b>(offered: &'b [u8], body: BodyLength, rule: &Rule) -> Option<&'b [u8]> {
+    if offered.is_empty() || body != BodyLength::None {
+        return None;
+    }
+    offered.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).find(|token| {
+        let allows = |allowed: &str| token.eq_ignore_ascii_case(allowed.as_bytes());
+        if rule.changes.upgrades.is_empty() {
+            allows(WEBSOCKET)
+        } else {
+            rule.changes.upgrades.iter().any(|allowed| allows(allowed))
+        }
+    })
 }

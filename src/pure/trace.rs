@@ -5,7 +5,7 @@
 /// One sentence about one step of a choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Which step spoke: `rule`, `key`, `persistence`, `scheduler`, `server`.
+    /// Which step spoke: `rule`, `media-type`, `pool`, `key`, `persistence`, `server`, `scheduler`.
     pub step: &'static str,
     /// What it saw and did.
     pub text: String,

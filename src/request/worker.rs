@@ -31,6 +31,8 @@ use crate::shared::snapshot::SnapshotStore;
 
 /// How often logs are handed over and idle connections looked through.
 const SWEEP: Duration = Duration::from_millis(250);
+/// Connections that keep their memory between two requests: 2 MiB of buffers.
+const WARM_MAX: usize = 128;
 /// Exchanges whose scratch memory is kept for the next.
 const SCRATCH_MAX: usize = 256;
 
@@ -57,6 +59,7 @@ pub struct Worker {
     deadlines: Rc<Deadlines>,
     clock: Cell<Timestamp>,
     is_draining: Cell<bool>,
+    warm: Cell<usize>,
     date: RefCell<HttpDate>,
     scratch: RefCell<Vec<Box<Scratch>>>,
     connections: RefCell<HashMap<u64, Rc<Deadline>>>,
@@ -79,6 +82,21 @@ impl Worker {
         use_date(date.text())
     }
 
+    /// Whether requests are logged.
+    pub fn is_logging(&self) -> bool {
+        self.log.borrow().is_some()
+    }
+
+    /// A place among the connections that keep their memory between two requests; `None`: enough of them do, or the memory
+    /// is needed.
+    pub fn warm_place(&self) -> Option<WarmPlace<'_>> {
+        let taken = self.warm.get();
+        (taken < WARM_MAX && self.buffers.is_plentiful()).then(|| {
+            self.warm.set(taken + 1);
+            WarmPlace { worker: self }
+        })
+    }
+
     /// Whether no further request is to be taken.
     pub fn is_draining(&self) -> bool {
         self.is_draining.get()
@@ -94,6 +112,7 @@ impl Worker {
         let mut kept = self.scratch.borrow_mut();
         if kept.len() < SCRATCH_MAX {
             scratch.clear();
+            scratch.request.clear();
             kept.push(scratch);
         }
     }
@@ -125,6 +144,7 @@ impl Worker {
             deadlines: Rc::default(),
             clock: Cell::default(),
             is_draining: Cell::new(false),
+            warm: Cell::default(),
             scratch: RefCell::default(),
             connections: RefCell::default(),
             next_connection: Cell::default(),
@@ -151,6 +171,18 @@ impl Worker {
                 log.flush(self.now());
             }
         }
+    }
+}
+
+/// A place among the warm connections; it is free again with the end of this.
+#[derive(Debug)]
+pub struct WarmPlace<'w> {
+    worker: &'w Worker,
+}
+
+impl Drop for WarmPlace<'_> {
+    fn drop(&mut self) {
+        self.worker.warm.set(self.worker.warm.get() - 1);
     }
 }
 

@@ -10,10 +10,12 @@ mod support;
 
 mod bodies;
 mod cancellation;
+mod drain;
 mod forwarding;
 mod harness;
 mod limits;
 mod listening;
+mod log;
 mod own_answers;
 mod places;
 mod pool_limits;

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 
 use crate::base::id::PoolIndex;
 use crate::pure::config::{Config, Problem};
-use crate::pure::pool::SchedulerConfig;
 use crate::pure::rule::compile::RuleSet;
 use crate::pure::rule::cover::{Shadow, regex_is_prefix};
 use crate::pure::rule::{Action, HostPattern};
@@ -87,17 +86,7 @@ fn powerless_pools(config: &Config, warnings: &mut Vec<Problem>) {
 
 /// The schedulers there are choose by load and turn; a key would be hashed by others.
 fn keys_without_effect(config: &Config, warnings: &mut Vec<Problem>) {
-    let name = |pool: PoolIndex| {
-        let pool = config.pools.get(pool.0 as usize)?;
-        Some((
-            pool,
-            match pool.scheduler {
-                SchedulerConfig::RoundRobin => "rr",
-                SchedulerConfig::WeightedRoundRobin(_) => "wrr",
-                SchedulerConfig::WeightedLeastConnections(_) => "wlc",
-            },
-        ))
-    };
+    let name = |pool: PoolIndex| config.pools.get(pool.0 as usize).map(|pool| (pool, pool.scheduler.name()));
     for (index, places) in (0..).zip(&config.places.pools) {
         if let Some((pool, scheduler)) = name(PoolIndex(index))
             && pool.key.is_some()

@@ -94,21 +94,28 @@ fn read_request(value: Value<'_>, problems: &mut Problems) -> Option<(String, St
         Some((method, _)) if !field::is_token(method) => {
             Err(problem("this does not begin with a method", "such as GET"))
         }
-        Some((_, url)) if !url.starts_with("http://") && !url.starts_with("https://") => {
-            Err(problem("the URL must be whole", "begin it with http:// or https://"))
-        }
-        Some((_, url)) if url.contains(|letter: char| !letter.is_ascii_graphic()) => {
-            Err(problem("a URL holds no spaces and nothing beyond ASCII", "escape it"))
-        }
-        Some((method, url)) => match url.split_once("://").map(|(_, rest)| rest) {
-            Some(rest) if rest.is_empty() || rest.starts_with(['/', '?', '#']) => {
-                Err(problem("the URL has no host", "which host?"))
-            }
-            _ if url.contains('#') => {
-                Err(problem("what follows `#` never reaches a server", "leave `#` and the rest out"))
-            }
-            _ => Ok((method.to_owned(), url.to_owned())),
+        Some((method, url)) => match url_trouble(url) {
+            Some((message, label)) => Err(problem(message, label)),
+            None => Ok((method.to_owned(), url.to_owned())),
         },
     };
     found.map_err(|problem| problems.add(problem)).ok()
+}
+
+/// Why a text is no URL of a request, and what to do about it; `None` where it is one.
+pub fn url_trouble(url: &str) -> Option<(&'static str, &'static str)> {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    match rest {
+        None => Some(("the URL must be whole", "begin it with http:// or https://")),
+        Some(rest) if rest.contains(|letter: char| !letter.is_ascii_graphic()) => {
+            Some(("a URL holds no spaces and nothing beyond ASCII", "escape it"))
+        }
+        Some(rest) if rest.is_empty() || rest.starts_with(['/', '?', '#']) => {
+            Some(("the URL has no host", "which host?"))
+        }
+        Some(rest) if rest.contains('#') => {
+            Some(("what follows `#` never reaches a server", "leave `#` and the rest out"))
+        }
+        Some(_) => None,
+    }
 }

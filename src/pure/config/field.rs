@@ -10,12 +10,12 @@ pub(super) const fn is_token_byte(byte: u8) -> bool {
 }
 
 /// Whether a text is a token: a method, a field's name.
-pub(super) fn is_token(text: &str) -> bool {
+pub fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_token_byte)
 }
 
 /// Whether a text may be (part of) a field's value: no control character but the tab.
-pub(super) fn is_value(text: &str) -> bool {
+pub fn is_value(text: &str) -> bool {
     text.chars().all(|letter| letter == '\t' || !letter.is_control())
 }
 

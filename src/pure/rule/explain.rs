@@ -33,7 +33,7 @@ pub(super) fn explain(
         });
     }
     if let Some(told) = facts.media_type_if_asked() {
-        trace.note("rule", || match told {
+        trace.note("media-type", || match told {
             Some((media_type, source)) => format!("the media type is {media_type}, says {}", source.name()),
             None => "the media type is unknown: no source speaks".to_owned(),
         });
@@ -68,7 +68,8 @@ fn never_candidates(set: &RuleSet, facts: &Facts<'_>, count: usize) -> String {
         }
     }
     let mut text = match count {
-        0 => return "there is no rule before it".to_owned(),
+        0 if set.len() == 0 => return "there is no rule".to_owned(),
+        0 => return "no rule before".to_owned(),
         1 => "1 rule before: ".to_owned(),
         _ => format!("{count} rules before: "),
     };
@@ -95,7 +96,7 @@ fn never_candidates(set: &RuleSet, facts: &Facts<'_>, count: usize) -> String {
 fn describe(miss: &Miss<'_>, facts: &Facts<'_>) -> String {
     let view = &facts.view;
     let text = match miss.test {
-        Test::Listeners(_) => "it came in by listener ".to_owned() + &view.listener.0.to_string(),
+        Test::Listeners(_) => "it came in by another listener".to_owned(),
         Test::Methods(_) => format!("the method is {}", view.method),
         Test::Hosts(_) => format!("the host is {}", view.host),
         Test::Clients(_) => format!("the client is {}", view.client),

@@ -37,6 +37,30 @@ pub fn hash_key(source: &KeySource, view: &RequestView<'_>, captures: &Captures)
     })
 }
 
+/// As rule files write it.
+impl std::fmt::Display for KeySource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Path => f.write_str("path"),
+            Self::Uri => f.write_str("uri"),
+            Self::Host => f.write_str("host"),
+            Self::HostAndPath => f.write_str("host+path"),
+            Self::Client => f.write_str("client"),
+            Self::MediaType => f.write_str("media-type"),
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Query(name) => write!(f, "query:{name}"),
+            Self::Capture(name) if is_number(name) => write!(f, "${name}"),
+            Self::Capture(name) => write!(f, "{{{name}}}"),
+        }
+    }
+}
+
+/// Whether a capture is a group of an expression, `$1`, and not a named one, `{id}`.
+pub fn is_number(capture: &str) -> bool {
+    capture.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// The arm of a split: by `key` where there is one, else at random, each as often as its weight says. `None` where no weight
 /// is above zero.
 ///

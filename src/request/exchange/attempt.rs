@@ -28,7 +28,7 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
         let mut choice = choice::choose(channel, forward, &tried).await?;
         match ask(channel, grant, &choice).await {
             Ok(()) => {
-                let now = time::now();
+                let now = channel.connection.worker.now();
                 channel.scratch.record.first_byte_came(now);
                 choice.answers(channel.scratch.response.status, now);
                 if !wants_another(channel, forward, repeats) {

@@ -13,6 +13,7 @@ use crate::pure::h1::request::{HeadLimits, Parsed, Version};
 use crate::pure::h1::response::{ResponseHeadError, parse_response_head};
 use crate::pure::head::{Fields, Known};
 use crate::pure::pool::Timeouts;
+use crate::pure::refusal::Refusal;
 use crate::request::buffers::Buffer;
 use crate::request::connection::Connection;
 use crate::request::exchange::failure::Failure;
@@ -340,7 +341,7 @@ impl<'a> Channel<'a> {
                 self.is_upload_broken = true;
                 Ok(())
             }
-            Poll::Ready(Err(FlowError::TooLarge)) => Err(Failure::BodyTooLarge),
+            Poll::Ready(Err(FlowError::TooLarge)) => Err(Refusal::BodyTooLarge.into()),
             Poll::Ready(Err(FlowError::Framing(_))) => Err(Failure::Body),
             Poll::Ready(Err(FlowError::Read(_) | FlowError::Truncated)) => Err(Failure::ClientGone),
         }
@@ -355,6 +356,10 @@ impl<'a> Channel<'a> {
     /// Reads what the client sends, as long as there is room for it.
     fn read_ahead(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
         while self.client_buffer.has_room() && !self.has_client_ended {
+            // Most of the time there is nothing, and that is cheaper to learn without a read.
+            if self.connection.stream.poll_readable(context).is_pending() {
+                return Ok(());
+            }
             match self.connection.stream.poll_fill(context, self.client_buffer) {
                 Poll::Ready(Ok(0)) if self.connection.listener.config.half_close => self.has_client_ended = true,
                 Poll::Ready(Ok(0)) | Poll::Ready(Err(_)) => return Err(Failure::ClientGone),

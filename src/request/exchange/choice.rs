@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::base::error::Blame;
 use crate::base::time::Timestamp;
 use crate::pure::pool::{Pool, Tried};
+use crate::pure::refusal::Refusal;
 use crate::pure::trace::Trace;
 use crate::request::exchange::channel::Channel;
 use crate::request::exchange::decision::Forward;
@@ -31,7 +32,7 @@ pub struct Choice {
 /// Chooses a server that was not tried, where there is one, and takes a place there.
 ///
 /// # Errors
-/// [`Failure::NoServer`].
+/// [`Refusal::NoServer`].
 pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried) -> Result<Choice, Failure> {
     let worker = &channel.connection.worker;
     let now = worker.now();
@@ -41,10 +42,9 @@ pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried)
     }
     let pool = PoolRef { index: forward.index, name: &forward.pool.name };
     let ask = Ask { key: forward.key, tried, now };
-    let lease = worker.admission.admit(pool, ask, &mut Trace::off()).await.map_err(|_| Failure::NoServer)?;
+    let lease = worker.admission.admit(pool, ask, &mut Trace::off()).await.map_err(|_| Refusal::NoServer)?;
     let endpoint = lease.endpoint();
-    record.server = Some(Arc::clone(&endpoint.server));
-    record.attempts += 1;
+    record.set_server(&endpoint.server);
     let wants_fresh = tried.contains(endpoint.record.slot);
     Ok(Choice { pool: Arc::clone(&forward.pool), lease, wants_fresh, chosen: now })
 }

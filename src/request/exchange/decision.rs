@@ -5,18 +5,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::base::id::PoolIndex;
-use crate::base::units::Bytes;
 use crate::pure::config::LogFormat;
-use crate::pure::decision::{Destination, Question, Seen, decide as decide_purely};
+use crate::pure::decision::{Destination, Passage, Question, Seen, decide as decide_purely};
 use crate::pure::forwarding::{ForwardedRequest, Origin, push_request_head};
-use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::Version;
-use crate::pure::head::{Fields, Known};
 use crate::pure::pool::Pool;
+use crate::pure::refusal::Refusal;
 use crate::pure::rule::Rule;
-use crate::pure::rule::key::hash_key;
 use crate::pure::trace::Trace;
-use crate::pure::trust::is_trusted;
 use crate::request::account::{Described, Record};
 use crate::request::buffers::Buffer;
 use crate::request::connection::Connection;
@@ -24,9 +20,6 @@ use crate::request::exchange::failure::Failure;
 use crate::request::exchange::scratch::Scratch;
 use crate::request::worker::Worker;
 use crate::shared::counters::PoolRecord;
-
-/// The upgrade that becomes a tunnel where a rule names none.
-const WEBSOCKET: &str = "websocket";
 
 /// What becomes of a request.
 #[derive(Debug)]
@@ -72,12 +65,12 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
     scratch.is_idempotent = matches!(seen.method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE");
     describe(connection, &seen, head.version, record);
     if listener.config.request_id {
-        identify(worker, seen.fields, &mut scratch.request_id, record);
+        identify(worker, &seen, &mut scratch.request_id, record);
     }
     if connection.is_over_limit {
         return Err(Failure::TooManyConnections);
     }
-    let path = seen.path(listener.config.limits.ambiguous_paths, path).map_err(|_| Failure::AmbiguousPath)?;
+    let path = seen.path(listener.config.limits.ambiguous_paths, path).map_err(|_| Refusal::AmbiguousPath)?;
 
     worker.admission.snapshot(|snapshot| {
         let mut view = seen.view(listener.index, path, connection.stream.server_name());
@@ -87,37 +80,30 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
             view.learned_media_type = is_known.then_some(learning.known.as_str());
         }
         let mut rng = worker.rng.borrow_mut();
-        let scheme = if listener.tls.is_some() { "https" } else { "http" };
-        let question = Question { view: &view, scheme, rng: &mut rng };
-        let decided = decide_purely(&snapshot.rules, question, captures, changed, &mut Trace::off());
-        let (rule, destination) = decided.map_err(|_| Failure::AmbiguousPath)?.ok_or(Failure::NoRule)?;
-        record.rule = Some(Arc::clone(&rule));
+        let question = Question { view: &view, scheme: listener.config.scheme(), rng: &mut rng };
+        let (rule, destination) = decide_purely(&snapshot.rules, question, captures, changed, &mut Trace::off())?;
+        record.set_rule(&rule);
         let index = match destination {
             Destination::Redirect(status) => return Ok(Decision::Answer { rule, status, is_redirect: true }),
             Destination::Respond(status) => return Ok(Decision::Answer { rule, status, is_redirect: false }),
             Destination::Pool(index) => index,
         };
-        let pool = snapshot.pool(index).ok_or(Failure::NoServer)?;
-        record.pool = Some(Arc::clone(&pool.pool));
-        scratch.body_max = rule.body_max.unwrap_or(listener.config.limits.body_max);
-        if matches!(head.body, BodyLength::Length(length) if Bytes(length) > scratch.body_max) {
-            return Err(Failure::BodyTooLarge);
-        }
-        if let Some(token) = wanted_upgrade(head.upgrade.of(bytes), head.body, &rule) {
-            scratch.upgrade.extend_from_slice(token);
-        }
+        let pool = snapshot.pool(index).ok_or(Refusal::NoServer)?;
+        record.set_pool(&pool.pool);
+        let passage = Passage::of(&rule, &pool.pool, &listener.config.limits, head, &view, captures)?;
+        scratch.body_max = passage.body_max;
+        scratch.upgrade.extend_from_slice(passage.upgrade.unwrap_or_default());
         let forwarded = ForwardedRequest {
             head,
             bytes,
             target: changed.is_rewritten.then_some(changed.target.as_slice()),
-            origin: origin_of(connection),
+            origin: Origin::of(&listener.config, connection.peer, listener.local),
             request_id: Some(scratch.request_id.as_str()).filter(|id| !id.is_empty()),
-            upgrade: Some(scratch.upgrade.as_slice()).filter(|token| !token.is_empty()),
+            upgrade: passage.upgrade,
             edits: &changed.request,
         };
         push_request_head(&mut scratch.forwarded, &forwarded);
-        let source = rule.key.as_ref().or(pool.pool.key.as_ref());
-        let key = source.and_then(|source| hash_key(source, &view, captures));
+        let key = passage.key;
         let (pool, record) = (Arc::clone(&pool.pool), Arc::clone(&pool.record));
         Ok(Decision::Forward(Forward { pool, record, index, key }))
     })
@@ -140,8 +126,8 @@ fn describe(connection: &Connection, seen: &Seen<'_>, version: Version, record: 
 }
 
 /// Keeps the request's own id, or makes one.
-fn identify(worker: &Worker, fields: Fields<'_>, made: &mut String, record: &mut Record) {
-    if let Some(own) = fields.known(Known::XRequestId).find(|id| !id.is_empty()) {
+fn identify(worker: &Worker, seen: &Seen<'_>, made: &mut String, record: &mut Record) {
+    if let Some(own) = seen.request_id() {
         record.set_request_id(own);
         return;
     }
@@ -149,30 +135,4 @@ fn identify(worker: &Worker, fields: Fields<'_>, made: &mut String, record: &mut
     // Into a string, writing can't fail.
     let _ = write!(made, "{:016x}{:016x}", rng.next_u64(), rng.next_u64());
     record.set_request_id(made.as_bytes());
-}
-
-fn origin_of(connection: &Connection) -> Origin {
-    let listener = &connection.listener;
-    Origin {
-        peer: connection.peer,
-        local: listener.local,
-        is_trusted: is_trusted(connection.peer.ip(), &listener.config.trusted_proxies),
-        is_tls: listener.tls.is_some(),
-        via: listener.config.via,
-    }
-}
-
-/// The upgrade to ask the server for: one of the tokens that the client offers, if the rule allows it.
-fn wanted_upgrade<'b>(offered: &'b [u8], body: BodyLength, rule: &Rule) -> Option<&'b [u8]> {
-    if offered.is_empty() || body != BodyLength::None {
-        return None;
-    }
-    offered.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).find(|token| {
-        let allows = |allowed: &str| token.eq_ignore_ascii_case(allowed.as_bytes());
-        if rule.changes.upgrades.is_empty() {
-            allows(WEBSOCKET)
-        } else {
-            rule.changes.upgrades.iter().any(|a| allows(a))
-        }
-    })
 }

@@ -1,32 +1,24 @@
-//! Why an exchange ends without its answer: the one table of statuses and reason tokens that Pointsman answers and logs by
-//! itself (the access log's `reason`).
+//! Why an exchange ends without its answer: with those of [`Refusal`], the one table of statuses and reason tokens that Pointsman
+//! answers and logs by itself (the access log's `reason`).
 
 use crate::base::error::{Blame, RetrySafety};
 use crate::pure::h1::request::RequestHeadError;
 use crate::pure::h1::response::ResponseHeadError;
+use crate::pure::refusal::Refusal;
 use crate::transport::dial::DialError;
 
 /// Why an exchange failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The head breaks the protocol or a limit.
+    /// Head, rules or pool refuse it.
     #[error(transparent)]
-    Head(#[from] RequestHeadError),
-    /// The path reads differently in different parsers.
-    #[error("ambiguous path")]
-    AmbiguousPath,
-    /// No rule matches.
-    #[error("no rule matches")]
-    NoRule,
+    Refused(#[from] Refusal),
     /// The head did not come in time.
     #[error("the request head did not come in time")]
     HeadTimeout,
     /// The body did not come in time, or the client reads nothing.
     #[error("the client was too slow")]
     ClientTimeout,
-    /// The request's body is larger than its limit.
-    #[error("the request body is larger than its limit")]
-    BodyTooLarge,
     /// The request's body breaks its framing.
     #[error("malformed request body")]
     Body,
@@ -39,9 +31,6 @@ pub enum Failure {
     /// There is no memory for a larger head.
     #[error("no buffer memory")]
     NoMemory,
-    /// No server of the pool may get the request.
-    #[error("no server is eligible")]
-    NoServer,
     /// No connection to a server.
     #[error(transparent)]
     Connect(#[from] DialError),
@@ -68,18 +57,22 @@ pub enum Failure {
     Truncated,
 }
 
+impl From<RequestHeadError> for Failure {
+    fn from(error: RequestHeadError) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
 impl Failure {
     /// The status that the client gets where nothing was sent yet; 499 is for the log alone.
     pub const fn status(&self) -> u16 {
         match self {
-            Self::Head(error) => error.status(),
-            Self::AmbiguousPath | Self::Body => 400,
-            Self::NoRule => 404,
+            Self::Refused(refusal) => refusal.status(),
+            Self::Body => 400,
             Self::HeadTimeout | Self::ClientTimeout => 408,
-            Self::BodyTooLarge => 413,
             Self::TooManyConnections => 429,
             Self::ClientGone => 499,
-            Self::NoMemory | Self::NoServer => 503,
+            Self::NoMemory => 503,
             Self::Connect(DialError::TimedOut) | Self::ResponseTimeout => 504,
             Self::Connect(_)
             | Self::Reset { .. }
@@ -93,22 +86,13 @@ impl Failure {
     /// The token in the access log.
     pub const fn reason(&self) -> &'static str {
         match self {
-            Self::Head(error) => match error.status() {
-                414 | 431 => "head-too-large",
-                417 => "expectation",
-                505 => "version",
-                _ => "malformed",
-            },
-            Self::AmbiguousPath => "ambiguous-path",
-            Self::NoRule => "no-rule",
+            Self::Refused(refusal) => refusal.reason(),
             Self::HeadTimeout => "head-timeout",
             Self::ClientTimeout => "client-timeout",
-            Self::BodyTooLarge => "body-too-large",
             Self::Body => "malformed-body",
             Self::ClientGone => "client-gone",
             Self::TooManyConnections => "connections-per-client",
             Self::NoMemory => "no-memory",
-            Self::NoServer => "no-server",
             Self::Connect(DialError::TimedOut) => "connect-timeout",
             Self::Connect(DialError::Refused) => "connect-refused",
             Self::Connect(DialError::Unreachable(_) | DialError::Unsupported) => "connect-unreachable",
@@ -125,15 +109,11 @@ impl Failure {
     /// Whom it speaks against.
     pub const fn blame(&self) -> Blame {
         match self {
-            Self::Head(_)
-            | Self::AmbiguousPath
-            | Self::HeadTimeout
-            | Self::ClientTimeout
-            | Self::BodyTooLarge
-            | Self::Body
-            | Self::ClientGone
-            | Self::TooManyConnections => Blame::Client,
-            Self::NoRule | Self::NoMemory | Self::NoServer => Blame::Us,
+            Self::Refused(refusal) => refusal.blame(),
+            Self::HeadTimeout | Self::ClientTimeout | Self::Body | Self::ClientGone | Self::TooManyConnections => {
+                Blame::Client
+            }
+            Self::NoMemory => Blame::Us,
             Self::Connect(error) => error.blame(),
             Self::Reset { .. }
             | Self::ResponseTimeout

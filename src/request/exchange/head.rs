@@ -30,7 +30,7 @@ pub async fn read(
     head: &mut RequestHead,
 ) -> Result<HeadRead, Failure> {
     let limits = connection.listener.config.limits;
-    let head_limits = HeadLimits { bytes: limits.head_max.as_usize(), fields: limits.fields_max as usize };
+    let head_limits = limits.of_heads();
     let mut has_begun = !buffer.is_empty();
     if has_begun && parse(buffer, head_limits, head)? {
         return Ok(HeadRead::Whole);

@@ -6,6 +6,7 @@ use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::RequestHead;
 use crate::pure::h1::response::ResponseHead;
 use crate::pure::pool::RETRY_BODY_MAX;
+use crate::pure::refusal::Refusal;
 use crate::pure::rule::captures::Captures;
 use crate::request::account::Record;
 use crate::request::buffers::Buffer;
@@ -76,7 +77,8 @@ impl Learning {
 }
 
 impl Scratch {
-    /// Makes it ready for the next exchange.
+    /// Makes it ready for the next exchange. A request's head that was read to its end, or refused, is begun anew by itself;
+    /// one that was given up in the middle needs [`RequestHead::clear`].
     pub fn clear(&mut self) {
         self.upload.reset();
         self.download.reset();
@@ -84,7 +86,6 @@ impl Scratch {
         self.kept.clear();
         self.changed.clear();
         self.record.clear();
-        self.request.clear();
         self.is_broken = false;
         self.is_head_request = false;
         self.upgrade.clear();
@@ -103,7 +104,7 @@ impl Scratch {
         self.kept.begin(body != BodyLength::None);
         let kept = &mut self.kept;
         self.upload.stage_early(buffer, &mut |bytes| kept.push(bytes)).map_err(|error| match error {
-            FlowError::TooLarge => Failure::BodyTooLarge,
+            FlowError::TooLarge => Refusal::BodyTooLarge.into(),
             FlowError::Framing(_) | FlowError::Read(_) | FlowError::Truncated | FlowError::Write(_) => Failure::Body,
         })
     }

@@ -1,0 +1,333 @@
+//! A request that nobody sends, taken through everything that decides real ones: the codec, the path rules, the rules, the
+//! head that a server would get, the scheduler. It is the code of an exchange, with a trace that may record.
+//!
+//! What only traffic brings is that of a start: every server is up and idle, schedulers begin at the start of their order,
+//! no path has answered with a media type, draws are the first of a fixed seed. It refuses to send and to print.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use crate::base::id::{ListenerIndex, PoolIndex};
+use crate::base::rng::Rng;
+use crate::base::time::Timestamp;
+use crate::base::units::Bytes;
+use crate::pure::config::{Config, Expect, Listener};
+use crate::pure::decision::{Changed, Destination, Passage, Question, Seen, body_max, decide};
+use crate::pure::forwarding::{ForwardedRequest, Origin, push_request_head};
+use crate::pure::h1::request::{Parsed, RequestHead, RequestHeadError, parse_request_head};
+use crate::pure::pool::Tried;
+use crate::pure::refusal::Refusal;
+use crate::pure::rule::captures::Captures;
+use crate::pure::rule::compile::RuleSet;
+use crate::pure::rule::key::hash_key;
+use crate::pure::rule::media::{MediaTypeSource, media_type_of};
+use crate::pure::rule::path::normalize_host;
+use crate::pure::rule::{Action, RequestView, Rule};
+use crate::pure::trace::Trace;
+use crate::shared::choose::{Ask, Place, Schedulers};
+use crate::shared::counters::ProcessCounters;
+use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore};
+
+/// What stands for the id that a request without one is given.
+pub const NEW_REQUEST_ID: &str = "(a new one)";
+
+/// A request as people describe it.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestDescription<'a> {
+    /// The method, a token.
+    pub method: &'a str,
+    /// `http://` or `https://`, a host, and what a client would send of the rest. Without spaces and fragment.
+    pub url: &'a str,
+    /// Fields, each of one line. One that is called Host replaces the URL's.
+    pub headers: &'a [(String, String)],
+    /// The address that the connection comes from.
+    pub client: IpAddr,
+    /// The listener; `None`: the first that speaks the URL's scheme, else the first.
+    pub listener: Option<ListenerIndex>,
+}
+
+impl<'a> From<&'a Expect> for RequestDescription<'a> {
+    fn from(expect: &'a Expect) -> Self {
+        let Expect { method, url, headers, client, listen, .. } = expect;
+        Self { method, url, headers, client: *client, listener: *listen }
+    }
+}
+
+impl RequestDescription<'_> {
+    /// Whether the URL asks for TLS.
+    pub fn is_https(&self) -> bool {
+        self.url.starts_with("https://")
+    }
+
+    /// The URL's host and port, and what stands behind them.
+    pub fn authority_and_target(&self) -> (&str, &str) {
+        let rest = self.url.split_once("://").map_or("", |(_, rest)| rest);
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        rest.split_at_checked(end).unwrap_or((rest, ""))
+    }
+
+    /// The name that a TLS client asks for: the URL's host, never an address (RFC 6066 3).
+    fn server_name(&self) -> Option<Cow<'_, str>> {
+        let host = normalize_host(self.authority_and_target().0.as_bytes());
+        let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        (!is_address && !host.is_empty()).then_some(host)
+    }
+
+    /// The head as a client would send it.
+    pub fn head(&self) -> Vec<u8> {
+        let (authority, target) = self.authority_and_target();
+        let slash = if target.starts_with('/') { "" } else { "/" };
+        let mut head = format!("{} {slash}{target} HTTP/1.1\r\n", self.method);
+        if !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+            let _ = write!(head, "Host: {authority}\r\n");
+        }
+        for (name, value) in self.headers {
+            let _ = write!(head, "{name}: {value}\r\n");
+        }
+        head.push_str("\r\n");
+        head.into_bytes()
+    }
+}
+
+/// What rules see of a request, owned.
+#[derive(Clone, Debug)]
+pub struct SeenRequest {
+    /// The method.
+    pub method: String,
+    /// The host in lower case, without port and trailing dot.
+    pub host: String,
+    /// The path as sent.
+    pub raw_path: String,
+    /// The normalized path; `None`: it is refused.
+    pub path: Option<String>,
+    /// The query as sent.
+    pub query: Option<String>,
+    /// The rightmost untrusted address.
+    pub client: IpAddr,
+    /// The name that the TLS client asks for.
+    pub server_name: Option<String>,
+    /// The type of what is asked for, and who says so.
+    pub media_type: Option<(String, MediaTypeSource)>,
+    /// Whether rules ask for what this host and path last answered with: that is not known here.
+    pub wants_learned_type: bool,
+}
+
+/// A request on its way to a pool.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    /// The pool.
+    pub pool: PoolIndex,
+    /// Whether a split drew it, so that a request like this one may get another.
+    pub is_drawn: bool,
+    /// The largest body that is let through.
+    pub body_max: Bytes,
+    /// The upgrade token that the server is asked for.
+    pub upgrade: Option<String>,
+    /// The hash of the key.
+    pub key: Option<u64>,
+    /// The head that the server gets.
+    pub head: Vec<u8>,
+}
+
+/// What comes of a request.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// A server of this pool answers.
+    Forward(Forward),
+    /// The client is sent to where the changes' target says, with this status.
+    Redirect(u16),
+    /// The rule answers.
+    Respond(u16),
+    /// It is refused.
+    Refused(Refusal),
+}
+
+/// How a request went, as far as it came.
+#[derive(Debug)]
+pub struct Rehearsed {
+    /// The listener that it came in by.
+    pub listener: ListenerIndex,
+    /// What rules saw; `None`: the head was refused.
+    pub seen: Option<SeenRequest>,
+    /// The rule that matched.
+    pub rule: Option<Arc<Rule>>,
+    /// What the rule captured, by name or by number, in order.
+    pub captures: Vec<(String, String)>,
+    /// The redirect's location or the rewritten target, and the changes of fields.
+    pub changed: Changed,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// A configuration that requests are rehearsed on.
+#[derive(Debug)]
+pub struct Rehearsal {
+    snapshot: Arc<Snapshot>,
+}
+
+impl Rehearsal {
+    /// On this configuration and its rules, as they are at a start.
+    pub fn new(config: Arc<Config>, rules: Arc<RuleSet>) -> Self {
+        let store = SnapshotStore::new(config, rules, Arc::new(ProcessCounters::default()));
+        Self { snapshot: store.load() }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.snapshot.config
+    }
+
+    /// Takes a request as far as to its pool.
+    pub fn decide(&self, request: &RequestDescription<'_>, trace: &mut Trace) -> Rehearsed {
+        let listener = self.listener_of(request);
+        let mut rehearsed = Rehearsed {
+            listener,
+            seen: None,
+            rule: None,
+            captures: Vec::new(),
+            changed: Changed::default(),
+            outcome: Outcome::Refused(Refusal::NoRule),
+        };
+        if let Some(settings) = self.config().listeners.get(listener.0 as usize) {
+            let name = request.server_name().filter(|_| settings.tls.is_some());
+            let (snapshot, client) = (&self.snapshot, request.client);
+            let way = Way { snapshot, listener, settings, client, server_name: name.as_deref() };
+            rehearsed.outcome =
+                way.go(&request.head(), &mut rehearsed, trace).unwrap_or_else(|refusal| Outcome::Refused(refusal));
+        }
+        rehearsed
+    }
+
+    /// The server that the pool's scheduler chooses; `None`: none may get the request.
+    pub fn choose(&self, forward: &Forward, trace: &mut Trace) -> Option<&Arc<Endpoint>> {
+        let place = Place::of(&self.snapshot, forward.pool)?;
+        let ask = Ask { key: forward.key, tried: &Tried::NONE, now: Timestamp::ZERO };
+        let index = Schedulers::from_start().choose(&place, &ask, trace)?;
+        place.pool.endpoints.get(index)
+    }
+
+    /// The listener that is named, else the first that speaks the URL's scheme, else the first.
+    fn listener_of(&self, request: &RequestDescription<'_>) -> ListenerIndex {
+        let speaks = |listener: &Listener| listener.tls.is_some() == request.is_https();
+        request.listener.unwrap_or_else(|| {
+            let position = self.config().listeners.iter().position(speaks).unwrap_or(0);
+            ListenerIndex(u32::try_from(position).unwrap_or(u32::MAX))
+        })
+    }
+}
+
+/// The way of one request that came in by a listener.
+#[derive(Clone, Copy)]
+struct Way<'r> {
+    snapshot: &'r Snapshot,
+    listener: ListenerIndex,
+    settings: &'r Listener,
+    client: IpAddr,
+    server_name: Option<&'r str>,
+}
+
+impl Way<'_> {
+    fn go(&self, bytes: &[u8], rehearsed: &mut Rehearsed, trace: &mut Trace) -> Result<Outcome, Refusal> {
+        let Self { snapshot, listener, settings, client, server_name } = *self;
+        let mut head = RequestHead::default();
+        if parse_request_head(bytes, settings.limits.of_heads(), &mut head)? == Parsed::Partial {
+            // A head that was written whole ends.
+            return Err(RequestHeadError::Field.into());
+        }
+        let seen = Seen::of(&head, bytes, client, &settings.trusted_proxies);
+        let noted = rehearsed.seen.insert(note(&seen, server_name));
+        let mut scratch = String::new();
+        let path = seen.path(settings.limits.ambiguous_paths, &mut scratch).map_err(|error| {
+            trace.note("path", || error.to_string());
+            Refusal::AmbiguousPath
+        })?;
+        let view = seen.view(listener, path, server_name);
+        noted.path = Some(path.to_owned());
+        noted.media_type = media_type_of(&view).map(|(text, source)| (text.into_owned(), source));
+        noted.wants_learned_type = snapshot.rules.wants_learned_type(&view);
+
+        let mut captures = Captures::new();
+        let Rehearsed { rule: matched, changed, .. } = rehearsed;
+        let question = Question { view: &view, scheme: settings.scheme(), rng: &mut Rng::new(0) };
+        let (rule, destination) = decide(&snapshot.rules, question, &mut captures, changed, trace)?;
+        *matched = Some(Arc::clone(&rule));
+        rehearsed.captures = owned(&captures, path);
+        let pool = match destination {
+            Destination::Redirect(status) => return Ok(Outcome::Redirect(status)),
+            Destination::Respond(status) => return Ok(Outcome::Respond(status)),
+            Destination::Pool(pool) => pool,
+        };
+        let settings_of_pool = &snapshot.pool(pool).ok_or(Refusal::NoServer)?.pool;
+        trace.note("body", || {
+            let owner = if rule.body_max.is_some() { "rule" } else { "listener" };
+            format!("at most {}, the {owner}'s limit", body_max(&rule, &settings.limits))
+        });
+        let passage = Passage::of(&rule, settings_of_pool, &settings.limits, &head, &view, &captures)?;
+        Ok(Outcome::Forward(Forward {
+            pool,
+            is_drawn: is_drawn(&rule, &view, &captures),
+            body_max: passage.body_max,
+            upgrade: passage.upgrade.map(text_of),
+            key: passage.key,
+            head: self.forwarded(&head, &view, &rehearsed.changed, &seen, passage.upgrade),
+        }))
+    }
+
+    fn forwarded(
+        &self,
+        head: &RequestHead,
+        view: &RequestView<'_>,
+        changed: &Changed,
+        seen: &Seen<'_>,
+        upgrade: Option<&[u8]>,
+    ) -> Vec<u8> {
+        let settings = self.settings;
+        let is_made = settings.request_id && seen.request_id().is_none();
+        let mut out = Vec::new();
+        let forwarded = ForwardedRequest {
+            head,
+            bytes: view.fields.bytes,
+            target: changed.is_rewritten.then_some(changed.target.as_slice()),
+            origin: Origin::of(settings, SocketAddr::new(self.client, 0), settings.address),
+            request_id: is_made.then_some(NEW_REQUEST_ID),
+            upgrade,
+            edits: &changed.request,
+        };
+        push_request_head(&mut out, &forwarded);
+        out
+    }
+}
+
+fn note(seen: &Seen<'_>, server_name: Option<&str>) -> SeenRequest {
+    SeenRequest {
+        method: seen.method.to_owned(),
+        host: seen.host.to_string(),
+        raw_path: text_of(seen.raw_path),
+        path: None,
+        query: seen.query.map(text_of),
+        client: seen.client,
+        server_name: server_name.map(str::to_owned),
+        media_type: None,
+        wants_learned_type: false,
+    }
+}
+
+fn is_drawn(rule: &Rule, view: &RequestView<'_>, captures: &Captures) -> bool {
+    match &rule.action {
+        Action::Split { key, arms } => {
+            arms.len() > 1 && key.as_ref().and_then(|key| hash_key(key, view, captures)).is_none()
+        }
+        Action::Use(_) | Action::Redirect { .. } | Action::Respond { .. } => false,
+    }
+}
+
+fn owned(captures: &Captures, path: &str) -> Vec<(String, String)> {
+    let value = |name: &str| captures.get(path, name).unwrap_or_default().to_owned();
+    captures.names().map(|name| (name.to_owned(), value(name))).collect()
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
