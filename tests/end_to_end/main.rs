@@ -9,6 +9,7 @@
 mod support;
 
 mod bodies;
+mod explain;
 mod forwarding;
 mod harness;
 mod limits;
