@@ -11,6 +11,7 @@ mod support;
 mod bodies;
 mod cancellation;
 mod drain;
+mod explain;
 mod forwarding;
 mod harness;
 mod limits;
