@@ -152,6 +152,7 @@ async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
                     stream.write_all(&piece[..count]).await?;
                 }
             }
+            "/broken" => stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno size").await?,
             _ => stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nplain").await?,
         }
         seen.clear();
@@ -413,5 +414,36 @@ fn an_idle_plain_connection_is_a_future_of_at_most_1_kib() {
         let size = std::mem::size_of_val(&life);
         println!("{size} bytes");
         assert!(size <= 1024, "{size} bytes");
+    });
+}
+
+/// A request by itself, and the answer to its end.
+async fn ask(bench: &Bench, host: &str, target: &str) -> String {
+    let (mut client, life) = bench.connect().await;
+    tokio::task::spawn_local(life);
+    let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[test]
+fn what_servers_do_is_counted_where_it_happened() {
+    run(async {
+        let bench = Bench::new().await;
+        assert!(ask(&bench, "a", "/plain").await.ends_with("plain"));
+        assert!(ask(&bench, "retry", "/plain").await.ends_with("plain"));
+        assert!(ask(&bench, "refused", "/plain").await.ends_with("plain"));
+        assert!(ask(&bench, "a", "/broken").await.starts_with("HTTP/1.1 502 "));
+        bench.settle(0, "all").await;
+        let snapshot = bench.store.load();
+        let counted = snapshot.pools.iter().map(|pool| {
+            let figures = pool.endpoints.iter().map(|endpoint| endpoint.record.figures());
+            figures.map(|f| (f.requests, f.retries, f.answers[1], f.resets, f.connect_errors)).collect::<Vec<_>>()
+        });
+        let expected =
+            [vec![(2, 0, 1, 1, 0)], vec![(1, 0, 0, 1, 0), (1, 1, 1, 0, 0)], vec![(1, 0, 0, 0, 1), (1, 1, 1, 0, 0)]];
+        assert_eq!(counted.collect::<Vec<_>>(), expected);
     });
 }
