@@ -26,8 +26,8 @@ use crate::shared::inbox::{Inbox, InboxError, Order};
 use crate::shared::outcome::outcome_queue;
 use crate::shared::snapshot::SnapshotStore;
 use crate::transport::tls::{
-    CertificateError, CertificateTable, ClientCertificates, HTTP1, NoCertificates, TicketSecret, load_certificate,
-    server_config,
+    CertificateError, CertificateTable, ClientCertificates, HTTP1, NoCertificates, TicketSecret, TlsAcceptor,
+    load_certificate,
 };
 
 /// Descriptors that are kept for what is not a client connection: logs, runtimes, checks.
@@ -100,9 +100,12 @@ impl RunError {
 /// [`RunError`] where it could not start, or a thread died.
 pub fn run(entry: &Path) -> Result<(), RunError> {
     let config = Arc::new(config::load(&DiskFiles, entry)?);
-    let running = start(config)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(running.serve())
+    runtime.block_on(async {
+        // Before anything listens: whoever sees it listen may send one.
+        let signals = Signals::new()?;
+        start(config)?.serve(signals).await
+    })
 }
 
 /// The running proxy, held by the main thread.
@@ -204,7 +207,7 @@ fn open_listeners(config: &Config, workers: usize, secret: &TicketSecret) -> Res
         };
         let keys = tls.certificates.iter().map(load_certificate).collect::<Result<Vec<_>, _>>()?;
         let table = CertificateTable::new(keys, listener.address.ip())?;
-        settings.push(Some(server_config(Arc::new(table), Arc::clone(&tickets), &[HTTP1])?));
+        settings.push(Some(TlsAcceptor::new(&Arc::new(table), &tickets, &[HTTP1])?));
     }
     let mut listeners = Vec::with_capacity(config.listeners.len());
     let mut sockets = Vec::with_capacity(config.listeners.len());
@@ -246,8 +249,7 @@ impl Signals {
 }
 
 impl Running {
-    async fn serve(mut self) -> Result<(), RunError> {
-        let mut signals = Signals::new()?;
+    async fn serve(mut self, mut signals: Signals) -> Result<(), RunError> {
         loop {
             tokio::select! {
                 _ = signals.terminate.recv() => break,

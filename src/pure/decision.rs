@@ -48,8 +48,11 @@ impl<'a> Seen<'a> {
         let fields = Fields { bytes, list: &head.fields };
         let (raw_path, query) = split_query(head.path_and_query.of(bytes));
         Self {
-            // The codec lets only tokens through, which are ASCII.
-            method: std::str::from_utf8(head.method.of(bytes)).unwrap_or(""),
+            method: match head.method.of(bytes) {
+                b"GET" => "GET",
+                // The codec lets only tokens through, which are ASCII.
+                method => std::str::from_utf8(method).unwrap_or(""),
+            },
             host: normalize_host(head.authority.of(bytes)),
             raw_path,
             query,

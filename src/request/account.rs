@@ -58,14 +58,11 @@ pub struct Record {
     request_id: Option<Span>,
     client: Option<IpAddr>,
     is_http10: bool,
-    /// The rule that matched.
-    pub rule: Option<Arc<Rule>>,
-    /// The pool it named.
-    pub pool: Option<Arc<Pool>>,
-    /// The server that was asked last.
-    pub server: Option<Arc<Server>>,
-    /// How often a server was asked.
-    pub attempts: u32,
+    is_logged: bool,
+    rule: Option<Arc<Rule>>,
+    pool: Option<Arc<Pool>>,
+    server: Option<Arc<Server>>,
+    attempts: u32,
     /// Why the answer is ours, or was broken off.
     pub reason: Option<&'static str>,
     /// The answer's status.
@@ -74,6 +71,8 @@ pub struct Record {
     pub is_answer_begun: bool,
     /// Whether the answer ends with the connection, so that a cut must break it.
     pub is_until_close: bool,
+    /// Bytes of an answer of our own, its head left out.
+    pub own_content: u64,
     /// How long the last connection took to make; `None` where one was waiting.
     pub connect: Option<Duration>,
     first_byte: Option<Timestamp>,
@@ -88,8 +87,36 @@ impl Record {
     }
 
     /// A head begins to come.
-    pub fn begin(&mut self, now: Timestamp) {
+    pub fn begin(&mut self, now: Timestamp, is_logged: bool) {
         self.started = now;
+        self.is_logged = is_logged;
+    }
+
+    /// Whether anybody will read this.
+    pub fn is_logged(&self) -> bool {
+        self.is_logged
+    }
+
+    /// Notes which rule matched.
+    pub fn set_rule(&mut self, rule: &Arc<Rule>) {
+        if self.is_logged {
+            self.rule = Some(Arc::clone(rule));
+        }
+    }
+
+    /// Notes which pool it named.
+    pub fn set_pool(&mut self, pool: &Arc<Pool>) {
+        if self.is_logged {
+            self.pool = Some(Arc::clone(pool));
+        }
+    }
+
+    /// Notes which server is asked.
+    pub fn set_server(&mut self, server: &Arc<Server>) {
+        self.attempts += 1;
+        if self.is_logged {
+            self.server = Some(Arc::clone(server));
+        }
     }
 
     /// When that was.
@@ -148,7 +175,7 @@ impl Record {
             request_id: self.request_id.map(|id| id.of(bytes)),
             status: self.status,
             bytes_in,
-            bytes_out,
+            bytes_out: bytes_out + self.own_content,
             total: time::now().since(self.started),
             connect: self.connect,
             first_byte: self.latency(),

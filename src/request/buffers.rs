@@ -27,7 +27,15 @@ pub struct BufferPool {
     free: RefCell<Vec<Box<[u8]>>>,
     granted: Cell<usize>,
     limit: usize,
-    waiting: RefCell<VecDeque<Waker>>,
+    waiting: RefCell<VecDeque<Waiter>>,
+    next_waiter: Cell<u64>,
+}
+
+/// Somebody who waits for memory; in the queue until it has some or gives up.
+#[derive(Debug)]
+struct Waiter {
+    number: u64,
+    waker: Waker,
 }
 
 impl BufferPool {
@@ -38,6 +46,7 @@ impl BufferPool {
             granted: Cell::new(0),
             limit: memory.as_usize().max(GRANT),
             waiting: RefCell::default(),
+            next_waiter: Cell::default(),
         })
     }
 
@@ -58,6 +67,11 @@ impl BufferPool {
         self.granted.get()
     }
 
+    /// Whether less than half is handed out.
+    pub fn is_plentiful(&self) -> bool {
+        self.granted.get() <= self.limit / 2
+    }
+
     fn try_take(&self, bytes: usize) -> bool {
         let granted = self.granted.get() + bytes;
         if granted > self.limit {
@@ -73,8 +87,8 @@ impl BufferPool {
     }
 
     fn wake_next(&self) {
-        if let Some(waker) = self.waiting.borrow_mut().pop_front() {
-            waker.wake();
+        if let Some(first) = self.waiting.borrow().front() {
+            first.waker.wake_by_ref();
         }
     }
 
@@ -90,12 +104,34 @@ impl BufferPool {
     }
 }
 
+/// A waiter's place in the queue. Who leaves it, with memory or without, hands the wake-up on.
 struct Turn<'p> {
     pool: &'p BufferPool,
+    number: u64,
+}
+
+impl<'p> Turn<'p> {
+    fn new(pool: &'p BufferPool) -> Self {
+        let number = pool.next_waiter.get();
+        pool.next_waiter.set(number + 1);
+        Self { pool, number }
+    }
+
+    fn wait(&self, waker: &Waker) {
+        let mut waiting = self.pool.waiting.borrow_mut();
+        match waiting.iter_mut().find(|waiter| waiter.number == self.number) {
+            Some(waiter) => waiter.waker.clone_from(waker),
+            None => waiting.push_back(Waiter { number: self.number, waker: waker.clone() }),
+        }
+    }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
+        let place = self.pool.waiting.borrow().iter().position(|waiter| waiter.number == self.number);
+        if let Some(place) = place {
+            self.pool.waiting.borrow_mut().remove(place);
+        }
         self.pool.wake_next();
     }
 }
@@ -127,13 +163,12 @@ impl Grant {
             return;
         }
         if !self.pool.try_take(GRANT) {
-            // A waiter that is cancelled may have been woken: it hands its turn on.
-            let turn = Turn { pool: &self.pool };
+            let turn = Turn::new(&self.pool);
             poll_fn(|context| {
                 if self.pool.try_take(GRANT) {
                     return Poll::Ready(());
                 }
-                self.pool.waiting.borrow_mut().push_back(context.waker().clone());
+                turn.wait(context.waker());
                 Poll::Pending
             })
             .await;
@@ -279,11 +314,15 @@ impl Drop for Buffer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Wake};
+
     use super::*;
 
     fn grant(pool: &Rc<BufferPool>) -> Option<Grant> {
         let mut future = std::pin::pin!(pool.grant());
-        match future.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop())) {
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(grant) => Some(grant),
             Poll::Pending => None,
         }
@@ -298,6 +337,54 @@ mod tests {
         assert!(grant(&pool).is_none());
         drop(second);
         assert!(grant(&pool).is_some());
+    }
+
+    #[derive(Default)]
+    struct Flag(AtomicBool);
+
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    type Waiting = (Arc<Flag>, std::pin::Pin<Box<dyn Future<Output = Grant>>>);
+
+    /// Polls those who were woken until nobody is.
+    fn run(waiting: &mut Vec<Waiting>, held: &mut Vec<Grant>) {
+        while let Some(at) = waiting.iter().position(|(flag, _)| flag.0.swap(false, Ordering::Relaxed)) {
+            let (flag, future) = &mut waiting[at];
+            let waker = Waker::from(Arc::clone(flag));
+            if let Poll::Ready(grant) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                drop(waiting.remove(at));
+                held.push(grant);
+            }
+        }
+    }
+
+    proptest::proptest! {
+        /// Whoever waits, comes, gives up or is woken for nothing: nobody sleeps while there is memory.
+        #[test]
+        fn no_wake_up_is_lost(steps in proptest::collection::vec((0..4_u8, 0..8_usize), 0..60)) {
+            let pool = BufferPool::new(Bytes(3 * GRANT as u64));
+            let (mut waiting, mut held): (Vec<Waiting>, Vec<Grant>) = (Vec::new(), Vec::new());
+            for (step, at) in steps {
+                match step {
+                    0 => {
+                        let pool = Rc::clone(&pool);
+                        let flag = Arc::new(Flag(true.into()));
+                        waiting.push((flag, Box::pin(async move { pool.grant().await })));
+                    }
+                    1 if at < held.len() => drop(held.remove(at)),
+                    2 if at < waiting.len() => drop(waiting.remove(at)),
+                    3 if at < waiting.len() => waiting[at].0.0.store(true, Ordering::Relaxed),
+                    _ => {}
+                }
+                run(&mut waiting, &mut held);
+                proptest::prop_assert!(waiting.is_empty() || held.len() == 3, "{} wait, {} hold", waiting.len(), held.len());
+                proptest::prop_assert_eq!(pool.waiting.borrow().len(), waiting.len());
+            }
+        }
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub struct Connection {
     pub requests: u32,
     /// Whether the client has more connections than it may: its first request is answered with 429.
     pub is_over_limit: bool,
+    /// How much of the pause before the next request is over.
+    pub paused: Duration,
     /// Whether the last wait has begun of a connection whose first request did not come before the worker drains.
     has_grace: bool,
     /// Its entry in the worker's list, which leaves with it.
@@ -74,10 +76,20 @@ impl Connection {
 
 /// Starts a connection's life.
 pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: TcpStream, peer: SocketAddr) {
+    tokio::task::spawn_local(life(worker, listener, stream, peer));
+}
+
+/// A connection's life.
+pub(in crate::request) fn life(
+    worker: &Rc<Worker>,
+    listener: &Arc<Listener>,
+    stream: TcpStream,
+    peer: SocketAddr,
+) -> impl Future<Output = ()> + use<> {
     let ticket = worker.register(peer.ip(), listener.config.limits.connections_per_client_max);
     let worker = Rc::clone(worker);
     let listener = Arc::clone(listener);
-    tokio::task::spawn_local(async move {
+    async move {
         let guard = PanicCounter { worker: Rc::clone(&worker), is_done: Cell::new(false) };
         // Heads and small bodies leave in one write: waiting for more would only delay them.
         let _ = stream.set_nodelay(true);
@@ -89,7 +101,7 @@ pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: TcpStream, p
         };
         if let Some(stream) = stream {
             let is_over_limit = ticket.is_over_limit();
-            let has_grace = false;
+            let (has_grace, paused) = (false, Duration::ZERO);
             live(Connection {
                 stream,
                 worker,
@@ -98,13 +110,14 @@ pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: TcpStream, p
                 deadline,
                 requests: 0,
                 is_over_limit,
+                paused,
                 has_grace,
                 _ticket: ticket,
             })
             .await;
         }
         guard.is_done.set(true);
-    });
+    }
 }
 
 /// Counts a connection whose task ended by a panic.
@@ -127,8 +140,7 @@ async fn handshake(
     deadline: &Rc<Deadline>,
     stream: TcpStream,
 ) -> Option<ClientStream> {
-    let config = listener.tls.clone()?;
-    let mut accept = std::pin::pin!(tokio_rustls::TlsAcceptor::from(config).accept(stream));
+    let mut accept = std::pin::pin!(listener.tls.as_ref()?.accept(stream));
     let done = poll_fn(|context| match accept.as_mut().poll(context) {
         Poll::Ready(result) => Poll::Ready(result.ok()),
         Poll::Pending if deadline.poll_expired(context) => Poll::Ready(None),
@@ -170,7 +182,8 @@ async fn live(mut connection: Connection) {
 /// Waits until there is something to read. False: the time is up, or the worker drains.
 async fn wait_for_request(connection: &mut Connection) -> bool {
     if connection.requests > 0 {
-        let pause = connection.listener.config.limits.idle_timeout;
+        let over = std::mem::take(&mut connection.paused);
+        let pause = connection.listener.config.limits.idle_timeout.saturating_sub(over);
         connection.deadline.set(connection.worker.now() + pause);
     }
     poll_fn(|context| {

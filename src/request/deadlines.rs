@@ -51,6 +51,13 @@ impl Deadline {
         false
     }
 
+    /// Its owner has ended: it holds on to nothing of the owner's, and leaves the queue before its time where many like it
+    /// wait there. A waker keeps the whole memory of its task.
+    pub fn retire(&self) {
+        self.waker.take();
+        self.queue.retire();
+    }
+
     /// Wakes the owner before its time, so that it looks around.
     pub fn nudge(&self) {
         if let Some(waker) = &*self.waker.borrow() {
@@ -66,7 +73,12 @@ pub struct Deadlines {
     driver: RefCell<Option<Waker>>,
     /// What the driver sleeps until.
     next: Cell<Option<Timestamp>>,
+    /// Deadlines retired since the queue was last cleared of them.
+    retired: Cell<usize>,
 }
+
+/// Retired deadlines that are not worth a look through the queue.
+const RETIRED_MIN: usize = 1024;
 
 #[derive(Debug)]
 struct Entry {
@@ -109,6 +121,23 @@ impl Deadlines {
             && let Some(driver) = &*self.driver.borrow()
         {
             driver.wake_by_ref();
+        }
+    }
+
+    /// Clears the queue where the retired may be more than the living: a look through it for as many ends.
+    fn retire(&self) {
+        let retired = self.retired.get() + 1;
+        let mut queue = self.queue.borrow_mut();
+        if retired < RETIRED_MIN || retired < queue.len() / 2 {
+            self.retired.set(retired);
+            return;
+        }
+        self.retired.set(0);
+        // Only the queue holds it: its owner has dropped it.
+        queue.retain(|Reverse(entry)| Rc::strong_count(&entry.deadline) > 1);
+        if queue.capacity() > 4 * queue.len() {
+            let room = 2 * queue.len();
+            queue.shrink_to(room);
         }
     }
 
@@ -203,6 +232,32 @@ mod tests {
         deadline.set(at(5000));
         assert_eq!(queue.fire(at(1000)), Some(at(5000)), "the stale entry is dropped, the new one stays");
         assert!(!is_expired(&deadline));
+    }
+
+    #[test]
+    fn retired_deadlines_leave_a_long_queue_before_their_time_and_hold_no_task() {
+        let queue = Rc::new(Deadlines::default());
+        let alive: Vec<_> = (0..10).map(|_| queue.deadline()).collect();
+        alive.iter().for_each(|deadline| deadline.set(at(1_000_000)));
+        let task = std::sync::Arc::new(Task);
+        for _ in 0..100_000 {
+            let deadline = queue.deadline();
+            deadline.set(at(1_000_000));
+            deadline.poll_expired(&Context::from_waker(&std::sync::Arc::clone(&task).into()));
+            deadline.retire();
+            drop(deadline);
+            assert!(queue.queue.borrow().len() <= 2 * RETIRED_MIN + alive.len());
+        }
+        assert_eq!(std::sync::Arc::strong_count(&task), 1);
+        queue.fire(at(1_000_000));
+        assert!(alive.iter().all(|deadline| is_expired(deadline)));
+    }
+
+    /// Stands for the memory of a task.
+    struct Task;
+
+    impl std::task::Wake for Task {
+        fn wake(self: std::sync::Arc<Self>) {}
     }
 
     #[test]

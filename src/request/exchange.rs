@@ -14,9 +14,9 @@ pub mod scratch;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 
 use crate::base::error::Blame;
-use crate::base::time;
 use crate::pure::forwarding::ClientConnection;
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::Version;
@@ -31,7 +31,12 @@ use crate::request::exchange::decision::{Decision, Forward};
 use crate::request::exchange::failure::Failure;
 use crate::request::exchange::head::HeadRead;
 use crate::request::exchange::scratch::Scratch;
+use crate::request::stream::Stream as _;
 use crate::request::tunnel;
+
+/// How long a connection may keep its buffer and its exchange's memory for the next request: to give all back and take it
+/// again costs a busy connection a tenth of its request.
+const WARM: Duration = Duration::from_millis(500);
 
 /// Serves the request that has begun to arrive, and those behind it that came with it.
 pub async fn serve(connection: &mut Connection) -> Next {
@@ -41,12 +46,43 @@ pub async fn serve(connection: &mut Connection) -> Next {
     let mut scratch = worker.take_scratch();
     let next = loop {
         let next = exchange(connection, &grant, &mut buffer, &mut scratch).await;
-        if next != Next::Idle || buffer.is_empty() {
+        if next != Next::Idle {
             break next;
         }
         scratch.clear();
+        if connection.requests == 0 {
+            // Nothing has come yet: it goes on waiting for its first head, with the deadline that it has.
+            break Next::Idle;
+        }
+        if buffer.is_empty()
+            && let Some(end) = stay_warm(connection, &mut buffer).await
+        {
+            break end;
+        }
     };
     worker.put_scratch(scratch);
+    next
+}
+
+/// Waits a moment for the next request with everything still in hand, where few connections do. `None`: it has begun to
+/// arrive.
+async fn stay_warm(connection: &mut Connection, buffer: &mut Buffer) -> Option<Next> {
+    let worker = Rc::clone(&connection.worker);
+    let Some(_place) = worker.warm_place() else { return Some(Next::Idle) };
+    let patience = WARM.min(connection.listener.config.limits.idle_timeout);
+    connection.deadline.set(worker.now() + patience);
+    let next = poll_fn(|context| match connection.stream.poll_fill(context, buffer) {
+        Poll::Ready(Ok(1..)) => Poll::Ready(None),
+        Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(Some(Next::Close)),
+        Poll::Pending if connection.deadline.poll_expired(context) || worker.is_draining() => {
+            Poll::Ready(Some(Next::Idle))
+        }
+        Poll::Pending => Poll::Pending,
+    })
+    .await;
+    if next == Some(Next::Idle) {
+        connection.paused = patience;
+    }
     next
 }
 
@@ -68,7 +104,7 @@ async fn admit(connection: &Connection) -> Option<Grant> {
 
 /// One request and its answer, accounted for however it ends.
 async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffer, scratch: &mut Scratch) -> Next {
-    scratch.record.begin(time::now());
+    scratch.record.begin(connection.worker.now(), connection.worker.is_logging());
     let read = head::read(connection, buffer, &mut scratch.request).await;
     match read {
         Ok(HeadRead::Nothing) => return Next::Idle,
@@ -95,6 +131,8 @@ async fn handle(
     buffer: &mut Buffer,
     scratch: &mut Scratch,
 ) -> Result<Next, Failure> {
+    #[cfg(test)]
+    crate::request::tests::faults::step();
     let decision = decision::decide(connection, buffer, scratch);
     // A head that is refused is used up as well: it must not be taken for the next one.
     buffer.consume(scratch.request.length);
@@ -203,7 +241,7 @@ async fn answer(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut 
         (true, Version::Http10) => ClientConnection::KeepAlive,
         (true, Version::Http11) => ClientConnection::Keep,
     };
-    worker.with_date(|date| {
+    let content = worker.with_date(|date| {
         let own = OwnAnswer {
             status: reply.status,
             location: reply.is_redirect.then_some(scratch.changed.target.as_slice()),
@@ -213,7 +251,7 @@ async fn answer(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut 
             connection: client_connection,
             date,
         };
-        answer::push(scratch.download.head(), &own);
+        answer::push(scratch.download.head(), &own)
     });
     scratch.record.answer_begins(reply.status);
     connection.deadline.set(worker.now() + connection.listener.config.limits.idle_timeout);
@@ -223,6 +261,7 @@ async fn answer(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut 
         Poll::Pending => Poll::Pending,
     })
     .await;
+    scratch.record.own_content = if is_sent { content } else { 0 };
     match (is_sent, keeps) {
         (false, _) => Next::Abort,
         (true, true) => Next::Idle,

@@ -17,6 +17,7 @@ use crate::base::id::ListenerIndex;
 use crate::pure::config;
 use crate::request::connection;
 use crate::request::worker::Worker;
+use crate::transport::tls::TlsAcceptor;
 
 /// The queue of connections that the kernel keeps for a socket.
 const BACKLOG: i32 = 4096;
@@ -48,7 +49,7 @@ pub struct Listener {
     /// The address that it is bound to; the port is never 0.
     pub local: SocketAddr,
     /// The TLS settings, where it speaks TLS.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub tls: Option<TlsAcceptor>,
 }
 
 /// Opens `count` sockets for `address`.
@@ -57,12 +58,15 @@ pub struct Listener {
 /// [`ListenError`] where the address is in use, not ours, or not allowed.
 pub fn open(address: SocketAddr, count: usize) -> Result<(SocketAddr, Vec<TcpListener>), ListenError> {
     let wrap = |cause| ListenError { address, cause };
-    let probe = bind(address, false).map_err(wrap)?;
-    let local = probe.local_addr().map_err(wrap)?.as_socket().unwrap_or(address);
-    drop(probe);
+    if address.port() != 0 {
+        drop(bind(address, false).map_err(wrap)?);
+    }
+    // A free port of the system's choice is held from the first socket on, lest another takes it.
+    let mut local = address;
     let sockets = (0..count.max(1))
         .map(|_| {
             let socket = bind(local, true)?;
+            local = socket.local_addr()?.as_socket().unwrap_or(local);
             socket.listen(BACKLOG)?;
             socket.set_nonblocking(true)?;
             Ok(TcpListener::from(socket))
@@ -116,13 +120,12 @@ pub async fn accept(
     closing: Rc<Closing>,
 ) {
     let mut back_off = BACK_OFF.0;
-    loop {
-        if worker.shared.connections.is_full() && !closing.is_wanted.get() {
+    while !closing.is_wanted.get() {
+        if worker.shared.connections.is_full() {
             tokio::time::sleep(FULL_PAUSE).await;
             continue;
         }
         let accepted = tokio::select! {
-            biased;
             accepted = socket.accept() => accepted,
             () = closing.wanted.notified() => break,
         };
@@ -133,7 +136,6 @@ pub async fn accept(
                 connection::spawn(&worker, &listener, stream, peer);
             }
             Err(error) if is_of_one_connection(&error) => {}
-            Err(_) if closing.is_wanted.get() => break,
             Err(error) => {
                 worker.shared.say_accept_error(&error, listener.local);
                 tokio::time::sleep(back_off).await;
@@ -141,8 +143,27 @@ pub async fn accept(
             }
         }
     }
-    drop(socket);
+    accept_rest(&worker, &listener, socket);
     closing.is_done.set(true);
+}
+
+/// Accepts what waits in the kernel's queue, and closes the socket. The runtime's own accept would not do: it may not know
+/// yet of what has come since it last looked.
+fn accept_rest(worker: &Rc<Worker>, listener: &Arc<Listener>, socket: tokio::net::TcpListener) {
+    let Ok(socket) = socket.into_std() else { return };
+    for _ in 0..=BACKLOG {
+        match socket.accept() {
+            Ok((stream, peer)) => {
+                let stream = stream.set_nonblocking(true).and_then(|()| tokio::net::TcpStream::from_std(stream));
+                if let Ok(stream) = stream {
+                    worker.shared.connections.enter();
+                    connection::spawn(worker, listener, stream, peer);
+                }
+            }
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(_) => return,
+        }
+    }
 }
 
 /// Counts an accepted connection. Where others have taken the last place since the wait for it began, it waits unserved.
@@ -162,4 +183,22 @@ fn is_of_one_connection(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_of_one_listener_share_a_port_and_those_of_two_never_do() {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let opened: Vec<_> = (0..100).map(|_| open(any, 3).unwrap()).collect();
+        let ports: std::collections::HashSet<u16> = opened.iter().map(|(local, _)| local.port()).collect();
+        assert_eq!(ports.len(), opened.len());
+        for (local, sockets) in &opened {
+            assert_ne!(local.port(), 0);
+            assert!(sockets.iter().all(|socket| socket.local_addr().unwrap() == *local));
+            assert!(open(*local, 1).is_err(), "a port in use is noticed");
+        }
+    }
 }

@@ -5,13 +5,13 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
 
 use crate::request::buffers::Buffer;
+use crate::transport::tls::TlsStream;
 
 /// A client's connection.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub enum ClientStream {
     /// Plain TCP.
     Plain(TcpStream),
     /// TLS over TCP; boxed, for a rustls connection is large.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream>),
 }
 
 /// A server's connection. TLS, unix sockets and HTTP/2 become variants of it.
@@ -49,6 +49,8 @@ fn poll_fill<S: AsyncRead + Unpin>(
     context: &mut Context<'_>,
     buffer: &mut Buffer,
 ) -> Poll<io::Result<usize>> {
+    #[cfg(test)]
+    crate::request::tests::faults::step();
     let mut room = ReadBuf::new(buffer.room());
     let result = Pin::new(stream).poll_read(context, &mut room);
     let count = room.filled().len();
@@ -62,11 +64,36 @@ fn poll_fill<S: AsyncRead + Unpin>(
     }
 }
 
+/// Up to this size a write is tried before the runtime is asked whether it can succeed: it nearly always does.
+const TRY_MAX: usize = 16 * 1024;
+
+fn poll_write_tcp(
+    stream: &mut TcpStream,
+    context: &mut Context<'_>,
+    slices: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    if slices.iter().map(|slice| slice.len()).sum::<usize>() > TRY_MAX {
+        return poll_write(stream, context, slices);
+    }
+    loop {
+        let written = match slices {
+            [only] => stream.try_write(only),
+            _ => stream.try_write_vectored(slices),
+        };
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(stream.poll_write_ready(context))?,
+            written => return Poll::Ready(written),
+        }
+    }
+}
+
 fn poll_write<S: AsyncWrite + Unpin>(
     stream: &mut S,
     context: &mut Context<'_>,
     slices: &[IoSlice<'_>],
 ) -> Poll<io::Result<usize>> {
+    #[cfg(test)]
+    crate::request::tests::faults::step();
     match slices {
         [only] => Pin::new(stream).poll_write(context, only),
         _ => Pin::new(stream).poll_write_vectored(context, slices),
@@ -83,7 +110,7 @@ impl Stream for ClientStream {
 
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
-            Self::Plain(stream) => poll_write(stream, context, slices),
+            Self::Plain(stream) => poll_write_tcp(stream, context, slices),
             Self::Tls(stream) => poll_write(stream.as_mut(), context, slices),
         }
     }
@@ -106,18 +133,11 @@ impl Stream for ClientStream {
 impl ClientStream {
     /// Waits for something to read without a buffer in hand; bytes that TLS has decrypted already count.
     pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        #[cfg(test)]
+        crate::request::tests::faults::step();
         match self {
             Self::Plain(stream) => stream.poll_read_ready(context),
-            Self::Tls(stream) => {
-                let (tcp, tls) = stream.get_mut();
-                match tls.process_new_packets() {
-                    Ok(state) if state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed() => {
-                        tcp.poll_read_ready(context)
-                    }
-                    // The read that follows gets the bytes, the end or the error.
-                    Ok(_) | Err(_) => Poll::Ready(Ok(())),
-                }
-            }
+            Self::Tls(stream) => stream.poll_readable(context),
         }
     }
 
@@ -125,11 +145,7 @@ impl ClientStream {
     pub fn tls_version(&self) -> Option<&'static str> {
         match self {
             Self::Plain(_) => None,
-            Self::Tls(stream) => match stream.get_ref().1.protocol_version() {
-                Some(rustls::ProtocolVersion::TLSv1_3) => Some("TLSv1.3"),
-                Some(rustls::ProtocolVersion::TLSv1_2) => Some("TLSv1.2"),
-                _ => None,
-            },
+            Self::Tls(stream) => stream.version(),
         }
     }
 
@@ -137,7 +153,7 @@ impl ClientStream {
     pub fn server_name(&self) -> Option<&str> {
         match self {
             Self::Plain(_) => None,
-            Self::Tls(stream) => stream.get_ref().1.server_name(),
+            Self::Tls(stream) => stream.server_name(),
         }
     }
 
@@ -145,7 +161,7 @@ impl ClientStream {
     pub fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
-            Self::Tls(stream) => stream.get_ref().0,
+            Self::Tls(stream) => stream.tcp(),
         }
     }
 }
@@ -158,7 +174,7 @@ impl Stream for ServerStream {
 
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let Self::Plain(stream) = self;
-        poll_write(stream, context, slices)
+        poll_write_tcp(stream, context, slices)
     }
 
     fn poll_flush(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -174,6 +190,8 @@ impl Stream for ServerStream {
 impl ServerStream {
     /// Waits for something to read without a buffer in hand.
     pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        #[cfg(test)]
+        crate::request::tests::faults::step();
         let Self::Plain(stream) = self;
         stream.poll_read_ready(context)
     }

@@ -4,7 +4,7 @@
 //! closes first. A connection that closed or spoke while it was idle is never used (RFC 9112 9.2). It refuses to dial.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::base::id::ServerSlot;
@@ -29,7 +29,8 @@ struct Shelf {
 /// The idle connections of one worker.
 #[derive(Debug, Default)]
 pub struct IdleConnections {
-    shelves: RefCell<HashMap<ServerSlot, Shelf>>,
+    /// By server number: they are dense, and no hash is as cheap as an index.
+    shelves: RefCell<Vec<Shelf>>,
 }
 
 impl IdleConnections {
@@ -37,7 +38,7 @@ impl IdleConnections {
     /// sent again.
     pub fn take(&self, slot: ServerSlot, incarnation: u32, now: Timestamp, is_certain: bool) -> Option<ServerStream> {
         let mut shelves = self.shelves.borrow_mut();
-        let shelf = shelves.get_mut(&slot)?;
+        let shelf = shelves.get_mut(slot.0 as usize)?;
         if shelf.incarnation != incarnation {
             shelf.connections.clear();
             return None;
@@ -61,7 +62,11 @@ impl IdleConnections {
         timeout: Duration,
     ) {
         let mut shelves = self.shelves.borrow_mut();
-        let shelf = shelves.entry(slot).or_default();
+        let index = slot.0 as usize;
+        if shelves.len() <= index {
+            shelves.resize_with(index + 1, Shelf::default);
+        }
+        let Some(shelf) = shelves.get_mut(index) else { return };
         if shelf.incarnation != incarnation {
             shelf.connections.clear();
             shelf.incarnation = incarnation;
@@ -74,16 +79,18 @@ impl IdleConnections {
 
     /// Lets go of what is too old, closed or chattering.
     pub fn sweep(&self, now: Timestamp) {
-        self.shelves.borrow_mut().retain(|_, shelf| {
+        for shelf in self.shelves.borrow_mut().iter_mut() {
             let timeout = shelf.timeout;
             shelf.connections.retain(|idle| now.since(idle.since) < timeout && idle.stream.is_quiet(false));
-            !shelf.connections.is_empty()
-        });
+            if shelf.connections.is_empty() {
+                shelf.connections = VecDeque::new();
+            }
+        }
     }
 
     /// How many connections are kept.
     pub fn len(&self) -> usize {
-        self.shelves.borrow().values().map(|shelf| shelf.connections.len()).sum()
+        self.shelves.borrow().iter().map(|shelf| shelf.connections.len()).sum()
     }
 
     /// Whether none is kept.

@@ -31,6 +31,8 @@ use crate::shared::snapshot::SnapshotStore;
 
 /// How often logs are handed over and idle connections looked through.
 const SWEEP: Duration = Duration::from_millis(250);
+/// Connections that keep their memory between two requests: 2 MiB of buffers.
+const WARM_MAX: usize = 128;
 /// Exchanges whose scratch memory is kept for the next.
 const SCRATCH_MAX: usize = 256;
 
@@ -57,6 +59,7 @@ pub struct Worker {
     deadlines: Rc<Deadlines>,
     clock: Cell<Timestamp>,
     is_draining: Cell<bool>,
+    warm: Cell<usize>,
     date: RefCell<HttpDate>,
     scratch: RefCell<Vec<Box<Scratch>>>,
     connections: RefCell<HashMap<u64, Rc<Deadline>>>,
@@ -79,6 +82,21 @@ impl Worker {
         use_date(date.text())
     }
 
+    /// Whether requests are logged.
+    pub fn is_logging(&self) -> bool {
+        self.log.borrow().is_some()
+    }
+
+    /// A place among the connections that keep their memory between two requests; `None`: enough of them do, or the memory
+    /// is needed.
+    pub fn warm_place(&self) -> Option<WarmPlace<'_>> {
+        let taken = self.warm.get();
+        (taken < WARM_MAX && self.buffers.is_plentiful()).then(|| {
+            self.warm.set(taken + 1);
+            WarmPlace { worker: self }
+        })
+    }
+
     /// Whether no further request is to be taken.
     pub fn is_draining(&self) -> bool {
         self.is_draining.get()
@@ -94,6 +112,7 @@ impl Worker {
         let mut kept = self.scratch.borrow_mut();
         if kept.len() < SCRATCH_MAX {
             scratch.clear();
+            scratch.request.clear();
             kept.push(scratch);
         }
     }
@@ -105,6 +124,35 @@ impl Worker {
         self.connections.borrow_mut().insert(number, self.deadlines.deadline());
         let place = per_client_max.map(|max| self.shared.clients.enter(client, max));
         ConnectionTicket { worker: Rc::downgrade(self), number, shared: Arc::clone(&self.shared), place }
+    }
+
+    /// A worker on the runtime of this thread, with the tasks that keep its time.
+    pub(in crate::request) fn begin(
+        seed: u64,
+        shared: Arc<Process>,
+        store: &SnapshotStore,
+        outcomes: OutcomeSender,
+        log: Option<WorkerLog>,
+    ) -> Rc<Self> {
+        let worker = Rc::new(Self {
+            buffers: BufferPool::new(shared.limits.buffer_memory),
+            idle: IdleConnections::default(),
+            rng: RefCell::new(Rng::new(seed)),
+            admission: Admission::new(store, outcomes, seed),
+            date: RefCell::default(),
+            log: RefCell::new(log),
+            deadlines: Rc::default(),
+            clock: Cell::default(),
+            is_draining: Cell::new(false),
+            warm: Cell::default(),
+            scratch: RefCell::default(),
+            connections: RefCell::default(),
+            next_connection: Cell::default(),
+            shared,
+        });
+        tokio::task::spawn_local(Rc::clone(&worker.deadlines).drive());
+        tokio::task::spawn_local(Rc::clone(&worker).sweep());
+        worker
     }
 
     fn drain(&self) {
@@ -123,6 +171,18 @@ impl Worker {
                 log.flush(self.now());
             }
         }
+    }
+}
+
+/// A place among the warm connections; it is free again with the end of this.
+#[derive(Debug)]
+pub struct WarmPlace<'w> {
+    worker: &'w Worker,
+}
+
+impl Drop for WarmPlace<'_> {
+    fn drop(&mut self) {
+        self.worker.warm.set(self.worker.warm.get() - 1);
     }
 }
 
@@ -153,7 +213,10 @@ impl Drop for ConnectionTicket {
     fn drop(&mut self) {
         self.shared.connections.leave();
         if let Some(worker) = self.worker.upgrade() {
-            worker.connections.borrow_mut().remove(&self.number);
+            let deadline = worker.connections.borrow_mut().remove(&self.number);
+            if let Some(deadline) = deadline {
+                deadline.retire();
+            }
         }
     }
 }
@@ -198,23 +261,7 @@ pub fn start(start: Start) -> io::Result<JoinHandle<()>> {
 async fn run(start: Start) {
     let Start { number, shared, store, outcomes, log, mut inbox, listeners } = start;
     let seed = shared.seed.wrapping_add((number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    let worker = Rc::new(Worker {
-        buffers: BufferPool::new(shared.limits.buffer_memory),
-        idle: IdleConnections::default(),
-        rng: RefCell::new(Rng::new(seed)),
-        admission: Admission::new(&store, outcomes, seed),
-        date: RefCell::default(),
-        log: RefCell::new(log),
-        deadlines: Rc::default(),
-        clock: Cell::default(),
-        is_draining: Cell::new(false),
-        scratch: RefCell::default(),
-        connections: RefCell::default(),
-        next_connection: Cell::default(),
-        shared,
-    });
-    tokio::task::spawn_local(Rc::clone(&worker.deadlines).drive());
-    tokio::task::spawn_local(Rc::clone(&worker).sweep());
+    let worker = Worker::begin(seed, shared, &store, outcomes, log);
     let mut open: Vec<(ListenerIndex, Rc<Closing>)> = Vec::new();
     while let Some(order) = inbox.recv().await {
         match order {

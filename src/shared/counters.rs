@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::base::id::{ServerId, ServerSlot};
 use crate::pure::pool::Load;
@@ -81,6 +82,8 @@ struct Traffic {
     requests: AtomicU64,
     /// Final answers by the first digit of their status, 1 to 5; a 101 is the only 1xx.
     answers: [AtomicU64; 5],
+    /// The latencies of all answers, in nanoseconds.
+    latency: AtomicU64,
     bytes_to_server: AtomicU64,
     bytes_to_client: AtomicU64,
 }
@@ -109,6 +112,15 @@ pub struct ServerRecord {
     pub load: Arc<Load>,
     traffic: Traffic,
     faults: Faults,
+}
+
+/// The answers of one server, as sums that only rise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// How many.
+    pub count: u64,
+    /// Their latencies, added up.
+    pub latency: Duration,
 }
 
 /// A copy of a server's counts. Each is exact; together they are of about one moment.
@@ -178,8 +190,10 @@ impl ServerRecord {
     pub fn count_outcome(&self, outcome: Outcome) {
         let faults = &self.faults;
         let counter = match outcome {
-            Outcome::Answered { status, .. } => {
+            Outcome::Answered { status, latency } => {
                 self.forget_connect_failures();
+                let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+                self.traffic.latency.fetch_add(nanos, Ordering::Relaxed);
                 let Some(class) = self.traffic.answers.get(usize::from(status / 100).wrapping_sub(1)) else { return };
                 class
             }
@@ -195,6 +209,12 @@ impl ServerRecord {
         if matches!(outcome, Outcome::ConnectError | Outcome::ConnectTimeout) {
             self.load.count_connect_failure();
         }
+    }
+
+    /// How many answers there were so far, and their latencies added up.
+    pub fn answered(&self) -> Answered {
+        let count = self.traffic.answers.iter().map(|class| class.load(Ordering::Relaxed)).sum();
+        Answered { count, latency: Duration::from_nanos(self.traffic.latency.load(Ordering::Relaxed)) }
     }
 
     /// A copy of the counts.

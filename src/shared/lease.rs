@@ -75,7 +75,10 @@ impl Drop for Lease {
         let unsaid = if std::thread::panicking() { Outcome::OwnFault } else { Outcome::ClientAborted };
         let outcome = self.outcome.unwrap_or(unsaid);
         record.count_outcome(outcome);
-        self.outcomes.send(Report { slot: record.slot, incarnation: self.endpoint.incarnation, outcome });
+        // Answers are told by the counters: only what is evidence against the server is worth a message.
+        if outcome.is_failure() {
+            self.outcomes.send(Report { slot: record.slot, incarnation: self.endpoint.incarnation, outcome });
+        }
     }
 }
 

@@ -47,7 +47,7 @@ impl Outcome {
     }
 }
 
-/// What a worker tells control of one request.
+/// What a worker tells control of one request that failed by its server's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The server.

@@ -4,7 +4,11 @@
 //! A listener's [`ServerConfig`] is built with its snapshot and never changed: a reload builds another, and connections
 //! keep the one they began with. It refuses to keep sessions in memory (tickets carry them), to accept 0-RTT (RFC 8446
 //! section 8: an idempotent-looking request can be replayed), and to fall below TLS 1.2.
+mod acceptor;
 mod certificate;
+mod hello;
+mod session;
+mod stream;
 mod table;
 mod ticket;
 
@@ -15,7 +19,9 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 
+pub use acceptor::TlsAcceptor;
 pub use certificate::{CertificateError, CertificateName, certificate_names, expiry, load_certificate};
+pub use stream::TlsStream;
 pub use table::{CertificateTable, NoCertificates};
 pub use ticket::{ClientCertificates, EPOCH, TicketSecret, Ticketer};
 
@@ -55,18 +61,27 @@ pub fn server_config(
     tickets: Arc<Ticketer>,
     alpn: &[&[u8]],
 ) -> Result<Arc<ServerConfig>, rustls::Error> {
-    let mut config = ServerConfig::builder_with_provider(Arc::clone(provider()))
+    configure(Arc::clone(provider()), &certificates, &tickets, alpn).map(Arc::new)
+}
+
+fn configure(
+    provider: Arc<CryptoProvider>,
+    certificates: &Arc<CertificateTable>,
+    tickets: &Arc<Ticketer>,
+    alpn: &[&[u8]],
+) -> Result<ServerConfig, rustls::Error> {
+    let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13, &TLS12])?
         .with_no_client_auth()
-        .with_cert_resolver(certificates);
+        .with_cert_resolver(Arc::<CertificateTable>::clone(certificates));
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.ticketer = tickets;
+    config.ticketer = Arc::<Ticketer>::clone(tickets);
     config.send_tls13_tickets = TICKETS_PER_HANDSHAKE;
     config.max_early_data_size = 0;
     // Clients speak first in HTTP, so nothing could be sent before their Finished anyway.
     config.send_half_rtt_data = false;
-    Ok(Arc::new(config))
+    Ok(config)
 }
 
 #[cfg(test)]

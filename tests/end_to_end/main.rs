@@ -9,12 +9,16 @@
 mod support;
 
 mod bodies;
+mod cancellation;
+mod drain;
 mod explain;
 mod forwarding;
 mod harness;
 mod limits;
 mod listening;
+mod log;
 mod own_answers;
+mod places;
 mod pool_limits;
 #[allow(dead_code, reason = "a subject takes what it needs")]
 mod pools;

@@ -23,14 +23,14 @@ fn proxy(settings: &str, servers: &[SocketAddr]) -> Proxy {
 }
 
 /// A port whose connects stay without an answer: nobody accepts, and the queue is full.
-struct Silent {
-    address: SocketAddr,
+pub struct Silent {
+    pub address: SocketAddr,
     _listener: TcpListener,
     _queued: Vec<TcpStream>,
 }
 
 impl Silent {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
         socket.bind(&SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0).into()).unwrap();
         socket.listen(0).unwrap();

@@ -351,6 +351,13 @@ impl Proxy {
         line.split_whitespace().next().and_then(|limit| limit.parse().ok()).expect("a number of descriptors")
     }
 
+    /// The signals that it catches, a bit for each, the first for signal 1.
+    pub fn caught_signals(&self) -> u64 {
+        let status = self.proc_file("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a running process has signals");
+        u64::from_str_radix(line.trim(), 16).expect("a mask of signals")
+    }
+
     /// The processor time it has used, user and system, in clock ticks (a hundredth of a second).
     pub fn processor_ticks(&self) -> u64 {
         let stat = self.proc_file("stat");

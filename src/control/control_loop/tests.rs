@@ -7,7 +7,7 @@ use socket2::{Domain, Socket, Type};
 use super::*;
 use crate::pure::pool::SchedulerConfig;
 use crate::shared::lease::Lease;
-use crate::shared::outcome::{OutcomeSender, outcome_queue};
+use crate::shared::outcome::{Outcome, OutcomeSender, outcome_queue};
 use crate::shared::snapshot::tests::{SUSPECT, config_of, no_rules, pool_of, store_of};
 
 /// A server that is bound from the start, so that nobody else gets its port, and refuses until it listens.

@@ -1,3 +1,5 @@
+//! The demo with a test in the proxy's place: its files, its servers over real sockets, its guide, and what it leaves behind.
+
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};

@@ -25,6 +25,12 @@ pub fn push_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 /// Appends a number in decimal digits.
 pub fn push_decimal(out: &mut Vec<u8>, number: u64) {
+    // Statuses and most lengths: without the general way's loop.
+    if let 100..1000 = number {
+        let digit = |unit: u64| b'0' + (number / unit % 10) as u8;
+        out.extend_from_slice(&[digit(100), digit(10), digit(1)]);
+        return;
+    }
     let mut digits = [0_u8; 20];
     let mut rest = number;
     let mut used = 0;
@@ -40,7 +46,8 @@ pub fn push_decimal(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(written);
 }
 
-fn push_all<const N: usize>(out: &mut Vec<u8>, pieces: [&[u8]; N]) {
+/// Appends the pieces, one behind the other.
+pub fn push_all<const N: usize>(out: &mut Vec<u8>, pieces: [&[u8]; N]) {
     out.reserve(pieces.iter().map(|piece| piece.len()).sum());
     for piece in pieces {
         out.extend_from_slice(piece);

@@ -1,6 +1,7 @@
 //! The table of states, and who is eligible.
 
 use super::*;
+use crate::base::id::ServerSlot;
 
 #[test]
 fn the_state_table_says_who_may_get_what() {

@@ -24,8 +24,8 @@ pub struct OwnAnswer<'a> {
     pub date: &'a str,
 }
 
-/// Appends the whole answer.
-pub fn push(out: &mut Vec<u8>, answer: &OwnAnswer<'_>) {
+/// Appends the whole answer, and gives back how many bytes of it are its content.
+pub fn push(out: &mut Vec<u8>, answer: &OwnAnswer<'_>) -> u64 {
     let reason = reason_phrase(answer.status);
     out.extend_from_slice(b"HTTP/1.1 ");
     push_decimal(out, u64::from(answer.status));
@@ -59,9 +59,11 @@ pub fn push(out: &mut Vec<u8>, answer: &OwnAnswer<'_>) {
     out.extend_from_slice(answer.added);
     push_connection(out, answer.connection);
     out.extend_from_slice(b"\r\n");
-    if has_body && !answer.is_to_head {
-        out.extend_from_slice(body.as_bytes());
+    if !has_body || answer.is_to_head {
+        return 0;
     }
+    out.extend_from_slice(body.as_bytes());
+    body.len() as u64
 }
 
 /// The registered reason phrase of a status, or nothing.

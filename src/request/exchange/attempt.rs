@@ -28,7 +28,7 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
         let mut choice = choice::choose(channel, forward, &tried).await?;
         match ask(channel, grant, &choice).await {
             Ok(()) => {
-                let now = time::now();
+                let now = channel.connection.worker.now();
                 channel.scratch.record.first_byte_came(now);
                 choice.answers(channel.scratch.response.status, now);
                 if !wants_another(channel, forward, repeats) {
@@ -72,6 +72,8 @@ async fn connect(channel: &mut Channel<'_>, choice: &Choice) -> Result<ServerStr
     let started = time::now();
     let mut dialled = Box::pin(dial(&endpoint.server.address, choice.pool.timeouts.connect));
     let stream = poll_fn(|context| {
+        #[cfg(test)]
+        crate::request::tests::faults::step();
         if let Poll::Ready(result) = dialled.as_mut().poll(context) {
             return Poll::Ready(result.map_err(Failure::from));
         }

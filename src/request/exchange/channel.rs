@@ -358,6 +358,10 @@ impl<'a> Channel<'a> {
             return Ok(());
         }
         while self.client_buffer.has_room() {
+            // Most of the time there is nothing, and that is cheaper to learn without a read.
+            if self.connection.stream.poll_readable(context).is_pending() {
+                return Ok(());
+            }
             match self.connection.stream.poll_fill(context, self.client_buffer) {
                 Poll::Ready(Ok(0)) if self.connection.listener.config.half_close => {
                     self.has_client_ended = true;

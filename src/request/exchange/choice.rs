@@ -44,8 +44,7 @@ pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried)
     let ask = Ask { key: forward.key, tried, now };
     let lease = worker.admission.admit(pool, ask, &mut Trace::off()).await.map_err(|_| Refusal::NoServer)?;
     let endpoint = lease.endpoint();
-    record.server = Some(Arc::clone(&endpoint.server));
-    record.attempts += 1;
+    record.set_server(&endpoint.server);
     let wants_fresh = tried.contains(endpoint.record.slot);
     Ok(Choice { pool: Arc::clone(&forward.pool), lease, wants_fresh, chosen: now })
 }

@@ -82,14 +82,14 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
         let mut rng = worker.rng.borrow_mut();
         let question = Question { view: &view, scheme: listener.config.scheme(), rng: &mut rng };
         let (rule, destination) = decide_purely(&snapshot.rules, question, captures, changed, &mut Trace::off())?;
-        record.rule = Some(Arc::clone(&rule));
+        record.set_rule(&rule);
         let index = match destination {
             Destination::Redirect(status) => return Ok(Decision::Answer { rule, status, is_redirect: true }),
             Destination::Respond(status) => return Ok(Decision::Answer { rule, status, is_redirect: false }),
             Destination::Pool(index) => index,
         };
         let pool = snapshot.pool(index).ok_or(Refusal::NoServer)?;
-        record.pool = Some(Arc::clone(&pool.pool));
+        record.set_pool(&pool.pool);
         let passage = Passage::of(&rule, &pool.pool, &listener.config.limits, head, &view, captures)?;
         scratch.body_max = passage.body_max;
         scratch.upgrade.extend_from_slice(passage.upgrade.unwrap_or_default());

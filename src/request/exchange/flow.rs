@@ -62,6 +62,20 @@ impl Outgoing {
         if self.is_empty() {
             return Poll::Ready(Ok(()));
         }
+        if self.data.is_empty() && self.suffix.is_empty() && self.consumes == 0 {
+            // A head, or a head and a small body: the usual case.
+            while self.written < self.prefix.len() {
+                let rest = self.prefix.get(self.written..).unwrap_or(&[]);
+                match ready!(to.poll_write(context, &[IoSlice::new(rest)]))? {
+                    0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                    count => self.written += count,
+                }
+                *moved = true;
+            }
+            self.prefix.clear();
+            self.written = 0;
+            return Poll::Ready(Ok(()));
+        }
         let total = self.prefix.len() + self.data.len() + self.suffix.len();
         while self.written < total {
             let data = buffer.bytes().get(self.data.clone()).unwrap_or(&[]);

@@ -77,7 +77,8 @@ impl Learning {
 }
 
 impl Scratch {
-    /// Makes it ready for the next exchange.
+    /// Makes it ready for the next exchange. A request's head that was read to its end, or refused, is begun anew by itself;
+    /// one that was given up in the middle needs [`RequestHead::clear`].
     pub fn clear(&mut self) {
         self.upload.reset();
         self.download.reset();
@@ -85,7 +86,6 @@ impl Scratch {
         self.kept.clear();
         self.changed.clear();
         self.record.clear();
-        self.request.clear();
         self.is_broken = false;
         self.is_head_request = false;
         self.upgrade.clear();

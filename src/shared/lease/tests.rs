@@ -60,7 +60,7 @@ fn a_lease_counts_and_settles_with_its_outcome() {
     assert!(bench.outcomes().is_empty());
     drop(lease);
     assert_eq!(bench.active(), 0);
-    assert_eq!(bench.outcomes(), [ANSWERED]);
+    assert!(bench.outcomes().is_empty(), "an answer is told by the counters alone");
     let figures = bench.store.load().pools[0].endpoints[0].record.figures();
     assert_eq!((figures.requests, figures.answers[1], figures.resets), (1, 1, 0));
 }
@@ -70,7 +70,7 @@ fn a_dropped_lease_is_a_client_that_went_away_and_not_the_servers_fault() {
     let bench = Bench::new(&[("a", 1, 1, None)]);
     drop(bench.admit());
     assert_eq!(bench.active(), 0);
-    assert_eq!(bench.outcomes(), [Outcome::ClientAborted]);
+    assert!(bench.outcomes().is_empty());
     let figures = bench.store.load().pools[0].endpoints[0].record.figures();
     assert_eq!((figures.client_aborts, figures.connect_failures_in_a_row), (1, 0));
 }
@@ -84,7 +84,7 @@ fn a_panic_settles_and_counts_against_nobody() {
     }));
     assert!(caught.is_err());
     assert_eq!(bench.active(), 0);
-    assert_eq!(bench.outcomes(), [Outcome::OwnFault]);
+    assert!(bench.outcomes().is_empty());
     assert_eq!(bench.store.load().pools[0].endpoints[0].record.figures().client_aborts, 0);
 }
 

@@ -5,6 +5,7 @@
 //! client can verify. The order in which certificates were loaded decides one thing only: the first is the default, for
 //! clients that ask for no name or for one that nobody has.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -106,8 +107,22 @@ impl CertificateTable {
     }
 }
 
+thread_local! {
+    /// The name in the hello that rustls has worked on last in this thread.
+    static ASKED_NAME: Cell<Option<Box<str>>> = const { Cell::new(None) };
+}
+
+/// The name in the hello that rustls has just worked on, in lower case without trailing dot. Of a session that it does not
+/// keep the buffers of, rustls tells the name to nobody else: whoever wants it takes it here right after, and before as well, so
+/// that it is no other session's.
+pub(super) fn take_asked_name() -> Option<Box<str>> {
+    ASKED_NAME.take()
+}
+
 impl ResolvesServerCert for CertificateTable {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let name = hello.server_name().map(|name| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase());
+        ASKED_NAME.set(name.map(String::into_boxed_str));
         self.find(hello.server_name(), hello.signature_schemes())
     }
 }

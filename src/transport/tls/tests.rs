@@ -27,11 +27,15 @@ pub(crate) fn certificate(names: &[&str], algorithm: &'static SignatureAlgorithm
 
 pub(crate) const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-fn table(names: &[&str]) -> Arc<CertificateTable> {
+pub(crate) fn table(names: &[&str]) -> Arc<CertificateTable> {
     Arc::new(CertificateTable::new(vec![certificate(names, &PKCS_ECDSA_P256_SHA256, 0)], ANY).unwrap())
 }
 
-fn client(table: &CertificateTable, versions: &[&'static SupportedProtocolVersion], alpn: &[&[u8]]) -> ClientConfig {
+pub(crate) fn client(
+    table: &CertificateTable,
+    versions: &[&'static SupportedProtocolVersion],
+    alpn: &[&[u8]],
+) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     for certified in table.certificates() {
         roots.add(certified.cert[0].clone()).unwrap();
@@ -88,7 +92,7 @@ fn exchange(server: &mut ServerConnection, client: &mut ClientConnection) -> Res
     Ok(())
 }
 
-fn ticketer() -> Arc<Ticketer> {
+pub(crate) fn ticketer() -> Arc<Ticketer> {
     TicketSecret::random().unwrap().ticketer(ClientCertificates::None)
 }
 

@@ -1,3 +1,5 @@
+//! The WebSocket over pipes in memory, held against the examples of RFC 6455 and against bytes of any kind.
+
 use axum::http::HeaderValue;
 use proptest::prelude::*;
 use tokio::io::DuplexStream;

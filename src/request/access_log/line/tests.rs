@@ -1,3 +1,5 @@
+//! Lines held against their wording, and hostile bytes against a reader of JSON.
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::SystemTime;
 

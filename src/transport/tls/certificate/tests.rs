@@ -1,3 +1,5 @@
+//! Certificate files, good and bad, each held against the sentence that is said of it.
+
 use std::fs;
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, SanType};

@@ -1,3 +1,5 @@
+//! Which certificate a name gets, held against a plain scan.
+
 use std::net::{IpAddr, Ipv4Addr};
 
 use proptest::prelude::*;

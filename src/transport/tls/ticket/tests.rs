@@ -1,3 +1,5 @@
+//! Tickets over time, over policies, and under attack.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;

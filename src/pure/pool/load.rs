@@ -1,0 +1,65 @@
+//! What all workers write and every choice reads of one server: requests in flight, connects that fail. Relaxed atomics; it
+//! refuses to keep statistics, which are nobody's concern on a request's path.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What a choice asks of one server's present, over all workers: its requests in flight, and whether connects to it fail.
+/// Padded to a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct Load {
+    active: AtomicU32,
+    inactive: AtomicU32,
+    connect_failures: AtomicU32,
+}
+
+impl Load {
+    /// Requests in flight now.
+    pub fn active(&self) -> u32 {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Idle connections that are to count as load; 0 unless somebody says otherwise.
+    pub fn inactive(&self) -> u32 {
+        self.inactive.load(Ordering::Relaxed)
+    }
+
+    /// Says how many idle connections count as load.
+    pub fn set_inactive(&self, connections: u32) {
+        self.inactive.store(connections, Ordering::Relaxed);
+    }
+
+    /// Connects that failed since the last good one.
+    pub fn connect_failures_in_a_row(&self) -> u32 {
+        self.connect_failures.load(Ordering::Relaxed)
+    }
+
+    /// Counts a connect that failed.
+    pub fn count_connect_failure(&self) {
+        self.connect_failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A connection was made, or an answer came: connect failures are no longer in a row.
+    pub fn forget_connect_failures(&self) {
+        // Read first: what nobody writes stays in every core's cache.
+        if self.connect_failures_in_a_row() != 0 {
+            self.connect_failures.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a place, unless `max` are taken. Several workers can't overrun it.
+    pub fn try_reserve(&self, max: Option<u32>) -> bool {
+        let Some(max) = max else {
+            self.active.fetch_add(1, Ordering::Relaxed);
+            return true;
+        };
+        self.active
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |active| (active < max).then_some(active + 1))
+            .is_ok()
+    }
+
+    /// Gives a place back. Only who reserved one may call it.
+    pub fn release(&self) {
+        self.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
