@@ -138,7 +138,11 @@ fn a_record_says_why_the_answer_is_our_own() {
         (get("/old"), (308, Some("rule"), 0), 23),
         ("GET / HTTP/1.1\r\nHost: b.test\r\n\r\n".to_owned(), (404, Some("no-rule"), 0), 14),
         ("HEAD / HTTP/1.1\r\nHost: b.test\r\n\r\n".to_owned(), (404, Some("no-rule"), 0), 0),
-        ("PUT / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\n".to_owned(), (413, Some("body-too-large"), 0), 22),
+        (
+            "PUT / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\n".to_owned(),
+            (413, Some("body-too-large"), 0),
+            22,
+        ),
         (get(&format!("/{long}")), (414, Some("head-too-large"), 0), 17),
         (format!("GET / HTTP/1.1\r\nX: {long}\r\n\r\n"), (431, Some("head-too-large"), 0), 36),
         ("GET / HTTP/1.1\r\nHost: a.test\r\nExpect: x\r\n\r\n".to_owned(), (417, Some("expectation"), 0), 23),
