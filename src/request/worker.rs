@@ -126,6 +126,35 @@ impl Worker {
         ConnectionTicket { worker: Rc::downgrade(self), number, shared: Arc::clone(&self.shared), place }
     }
 
+    /// A worker on the runtime of this thread, with the tasks that keep its time.
+    pub(in crate::request) fn begin(
+        seed: u64,
+        shared: Arc<Process>,
+        store: &SnapshotStore,
+        outcomes: OutcomeSender,
+        log: Option<WorkerLog>,
+    ) -> Rc<Self> {
+        let worker = Rc::new(Self {
+            buffers: BufferPool::new(shared.limits.buffer_memory),
+            idle: IdleConnections::default(),
+            rng: RefCell::new(Rng::new(seed)),
+            admission: Admission::new(store, outcomes, seed),
+            date: RefCell::default(),
+            log: RefCell::new(log),
+            deadlines: Rc::default(),
+            clock: Cell::default(),
+            is_draining: Cell::new(false),
+            warm: Cell::default(),
+            scratch: RefCell::default(),
+            connections: RefCell::default(),
+            next_connection: Cell::default(),
+            shared,
+        });
+        tokio::task::spawn_local(Rc::clone(&worker.deadlines).drive());
+        tokio::task::spawn_local(Rc::clone(&worker).sweep());
+        worker
+    }
+
     fn drain(&self) {
         self.is_draining.set(true);
         for deadline in self.connections.borrow().values() {
@@ -232,24 +261,7 @@ pub fn start(start: Start) -> io::Result<JoinHandle<()>> {
 async fn run(start: Start) {
     let Start { number, shared, store, outcomes, log, mut inbox, listeners } = start;
     let seed = shared.seed.wrapping_add((number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    let worker = Rc::new(Worker {
-        buffers: BufferPool::new(shared.limits.buffer_memory),
-        idle: IdleConnections::default(),
-        rng: RefCell::new(Rng::new(seed)),
-        admission: Admission::new(&store, outcomes, seed),
-        date: RefCell::default(),
-        log: RefCell::new(log),
-        deadlines: Rc::default(),
-        clock: Cell::default(),
-        is_draining: Cell::new(false),
-        warm: Cell::default(),
-        scratch: RefCell::default(),
-        connections: RefCell::default(),
-        next_connection: Cell::default(),
-        shared,
-    });
-    tokio::task::spawn_local(Rc::clone(&worker.deadlines).drive());
-    tokio::task::spawn_local(Rc::clone(&worker).sweep());
+    let worker = Worker::begin(seed, shared, &store, outcomes, log);
     let mut open: Vec<(ListenerIndex, Rc<Closing>)> = Vec::new();
     while let Some(order) = inbox.recv().await {
         match order {

@@ -12,6 +12,7 @@ mod bodies;
 mod cancellation;
 mod check;
 mod drain;
+mod explain;
 mod forwarding;
 mod harness;
 mod limits;
