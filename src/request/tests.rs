@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use crate::base::id::ListenerIndex;
 use crate::pure::config::load_text;
 use crate::pure::rule::compile::RuleSet;
+use crate::request::buffers::SMALL;
 use crate::request::connection;
 use crate::request::listener::Listener;
 use crate::request::process::Process;
@@ -236,11 +237,13 @@ rule use="a"
         self.worker.shared.counters.panics.get()
     }
 
-    /// Waits until nothing is left of any connection but `connections` idle ones.
+    /// Waits until nothing is left of any connection but `connections` idle ones, which may still be warm.
     async fn settle(&self, connections: u32, what: &str) {
+        let warm = usize::try_from(connections).unwrap() * 2 * SMALL;
         for _ in 0..2_000 {
             let worker = &self.worker;
-            if worker.shared.connections.count() == connections && self.active() == 0 && worker.buffers.granted() == 0 {
+            let is_given_back = worker.buffers.granted() <= warm;
+            if worker.shared.connections.count() == connections && self.active() == 0 && is_given_back {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(2)).await;

@@ -61,6 +61,7 @@ pub struct Worker {
     is_draining: Cell<bool>,
     warm: Cell<usize>,
     date: RefCell<HttpDate>,
+    #[expect(clippy::vec_box, reason = "it changes hands with every exchange, and is far larger than a pointer")]
     scratch: RefCell<Vec<Box<Scratch>>>,
     connections: RefCell<HashMap<u64, Rc<Deadline>>>,
     next_connection: Cell<u64>,
