@@ -16,7 +16,7 @@ use crate::pure::head::{Fields, Known};
 use crate::pure::pool::Pool;
 use crate::pure::refusal::Refusal;
 use crate::pure::rule::captures::Captures;
-use crate::pure::rule::change::{Values, location, rewritten_target};
+use crate::pure::rule::change::{UnsafeTarget, Values, location, rewritten_target};
 use crate::pure::rule::compile::RuleSet;
 use crate::pure::rule::key::{choose_arm, hash_key};
 use crate::pure::rule::path::{AmbiguousPath, normalize_host, read_path, split_query};
@@ -146,7 +146,8 @@ pub struct Question<'a> {
 /// Decides.
 ///
 /// # Errors
-/// [`Refusal::NoRule`]; [`Refusal::AmbiguousPath`] where a rewritten path would be.
+/// [`Refusal::NoRule`]; [`Refusal::AmbiguousPath`] where a rewritten path would be, or where a Host that the rule sets would
+/// be none.
 pub fn decide(
     rules: &RuleSet,
     question: Question<'_>,
@@ -157,8 +158,8 @@ pub fn decide(
     let Question { view, scheme, rng } = question;
     let rule = Arc::clone(rules.find(view, captures, trace).ok_or(Refusal::NoRule)?.rule);
     let values = Values { request: view, captures, scheme };
-    changed.request.set(&rule, false, &values);
-    changed.response.set(&rule, true, &values);
+    changed.request.set(&rule, false, &values).map_err(|error| refuse(error, trace))?;
+    changed.response.set(&rule, true, &values).map_err(|error| refuse(error, trace))?;
     let destination = match &rule.action {
         Action::Use(pool) => Destination::Pool(*pool),
         Action::Split { key, arms } => {
@@ -181,12 +182,14 @@ pub fn decide(
     };
     if matches!(destination, Destination::Pool(_)) {
         let rewritten = rewritten_target(&rule.changes, &values, &mut changed.target);
-        changed.is_rewritten = rewritten.map_err(|error| {
-            trace.note("change", || error.to_string());
-            Refusal::AmbiguousPath
-        })?;
+        changed.is_rewritten = rewritten.map_err(|error| refuse(error, trace))?;
     }
     Ok((rule, destination))
+}
+
+fn refuse(error: UnsafeTarget, trace: &mut Trace) -> Refusal {
+    trace.note("change", || error.to_string());
+    Refusal::AmbiguousPath
 }
 
 /// What a request that goes to a pool takes along.
