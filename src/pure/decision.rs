@@ -12,14 +12,14 @@ use crate::pure::config::{AmbiguousPaths, Limits};
 use crate::pure::forwarding::FieldEdits;
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::{RequestHead, TargetForm};
-use crate::pure::head::{Fields, Known};
+use crate::pure::head::{Fields, Known, Span};
 use crate::pure::pool::Pool;
 use crate::pure::refusal::Refusal;
 use crate::pure::rule::captures::Captures;
 use crate::pure::rule::change::{UnsafeTarget, Values, location, rewritten_target};
 use crate::pure::rule::compile::RuleSet;
 use crate::pure::rule::key::{choose_arm, hash_key};
-use crate::pure::rule::path::{AmbiguousPath, normalize_host, read_path, split_query};
+use crate::pure::rule::path::{AmbiguousPath, ascii_text, normalize_host, read_path};
 use crate::pure::rule::{Action, Cidr, KeySource, RequestView, Rule};
 use crate::pure::trace::Trace;
 use crate::pure::trust::client_address;
@@ -40,25 +40,31 @@ pub struct Seen<'a> {
     /// The rightmost untrusted address.
     pub client: IpAddr,
     form: Option<TargetForm>,
+    is_path_plain: bool,
 }
 
 impl<'a> Seen<'a> {
     /// Looks at a whole head that came from `peer`.
     pub fn of(head: &'a RequestHead, bytes: &'a [u8], peer: IpAddr, trusted: &[Cidr]) -> Self {
         let fields = Fields { bytes, list: &head.fields };
-        let (raw_path, query) = split_query(head.path_and_query.of(bytes));
+        let query = Span { start: head.path.end, end: head.path_and_query.end };
         Self {
             method: match head.method.of(bytes) {
                 b"GET" => "GET",
                 // The codec lets only tokens through, which are ASCII.
                 method => std::str::from_utf8(method).unwrap_or(""),
             },
-            host: normalize_host(head.authority.of(bytes)),
-            raw_path,
-            query,
+            host: match ascii_text(head.host.of(bytes)) {
+                Some(host) if head.is_host_plain => Cow::Borrowed(host),
+                _ => normalize_host(head.authority.of(bytes)),
+            },
+            raw_path: head.path.of(bytes),
+            // Without its mark.
+            query: query.of(bytes).get(1..),
             fields,
             client: client_address(peer, trusted, fields),
             form: head.form,
+            is_path_plain: head.is_path_plain,
         }
     }
 
@@ -70,6 +76,11 @@ impl<'a> Seen<'a> {
     where
         'a: 'p,
     {
+        if self.is_path_plain
+            && let Some(path) = ascii_text(self.raw_path)
+        {
+            return Ok(path);
+        }
         match self.form {
             Some(TargetForm::Asterisk) => Ok("*"),
             _ if self.raw_path.is_empty() => Ok("/"),
