@@ -160,7 +160,7 @@ async fn pass_on(
     if channel.scratch.response.status == 101 {
         return Ok(pass_tunnel(channel, grant, choice).await);
     }
-    let verdict = channel.accept_head()?;
+    let verdict = channel.accept_head().inspect_err(|failure| choice.fails(failure))?;
     channel.scratch.record.answer_begins(channel.scratch.response.status);
     channel.scratch.record.is_until_close = verdict.is_until_close;
     let transferred = channel.transfer(verdict).await;

@@ -12,12 +12,12 @@ use std::time::Duration;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
 
 use crate::base::id::ListenerIndex;
 use crate::pure::config::load_text;
 use crate::pure::rule::compile::RuleSet;
+use crate::request::buffers::SMALL;
 use crate::request::connection;
 use crate::request::listener::Listener;
 use crate::request::process::Process;
@@ -40,50 +40,54 @@ enum Fate {
     VanishesByReset,
 }
 
-/// A client's requests, and how it knows that it has all of the answers.
+/// A client's requests, piece by piece, and how it knows that it has all of the answers.
 struct Script {
-    sent: &'static [&'static str],
+    sent: Vec<String>,
     expects: &'static str,
 }
 
 /// From a plain request to a tunnel: together they come through every place at which a connection waits.
-const SCRIPTS: [Script; 10] = [
-    Script { sent: &["GET /plain HTTP/1.1\r\nHost: a\r\n\r\n"], expects: "plain" },
-    Script {
-        sent: &[
-            "GET /plain HTTP/1.1\r\n",
-            "Host: a\r\n\r\nGET /plain HTTP/1.1\r\nHost: a\r\n\r\n",
-            "GET /none/ HTTP/1.1\r\nHost: a\r\n\r\n",
-        ],
-        expects: "404 Not Found\n",
-    },
-    Script { sent: &["GET /large HTTP/1.1\r\nHost: a\r\n\r\n"], expects: "\r\n0\r\n\r\n" },
-    Script { sent: &["GET /plain HTTP/1.0\r\nHost: a\r\n\r\n"], expects: "plain" },
-    Script { sent: &["GET /interim HTTP/1.1\r\nHost: a\r\n\r\n"], expects: "interim" },
-    Script {
-        sent: &["POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n012", "34567", "89"],
-        expects: "uploaded",
-    },
-    Script {
-        sent: &[
-            "PUT /upload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n01234\r\n",
-            "5\r\n56789\r\n",
-            "0\r\n\r\n",
-        ],
-        expects: "uploaded",
-    },
-    Script { sent: &["GET /plain HTTP/1.1\r\nHost: retry\r\n\r\n"], expects: "plain" },
-    Script { sent: &["GET /plain HTTP/1.1\r\nHost: refused\r\n\r\n"], expects: "plain" },
-    Script {
-        sent: &[
-            "GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-            "one",
-            "two",
-            "end",
-        ],
-        expects: "onetwoend",
-    },
-];
+fn scripts() -> Vec<Script> {
+    let script =
+        |sent: &[&str], expects| Script { sent: sent.iter().map(|&piece| piece.to_owned()).collect(), expects };
+    let large = format!("X: {}\r\n", "x".repeat(7000)).repeat(4);
+    vec![
+        script(&["GET /plain HTTP/1.1\r\nHost: a\r\n\r\n"], "plain"),
+        script(
+            &[
+                "GET /plain HTTP/1.1\r\n",
+                "Host: a\r\n\r\nGET /plain HTTP/1.1\r\nHost: a\r\n\r\n",
+                "GET /none/ HTTP/1.1\r\nHost: a\r\n\r\n",
+            ],
+            "404 Not Found\n",
+        ),
+        script(&[&format!("GET /plain HTTP/1.1\r\nHost: a\r\n{large}"), "\r\n"], "plain"),
+        script(&["GET /large-head HTTP/1.1\r\nHost: a\r\n\r\n"], "\r\n\r\n"),
+        script(&["GET /large HTTP/1.1\r\nHost: a\r\n\r\n"], "\r\n0\r\n\r\n"),
+        script(&["GET /plain HTTP/1.0\r\nHost: a\r\n\r\n"], "plain"),
+        script(&["GET /interim HTTP/1.1\r\nHost: a\r\n\r\n"], "interim"),
+        script(&["POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n012", "34567", "89"], "uploaded"),
+        script(
+            &[
+                "PUT /upload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n01234\r\n",
+                "5\r\n56789\r\n",
+                "0\r\n\r\n",
+            ],
+            "uploaded",
+        ),
+        script(&["GET /plain HTTP/1.1\r\nHost: retry\r\n\r\n"], "plain"),
+        script(&["GET /plain HTTP/1.1\r\nHost: refused\r\n\r\n"], "plain"),
+        script(
+            &[
+                "GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+                "one",
+                "two",
+                "end",
+            ],
+            "onetwoend",
+        ),
+    ]
+}
 
 /// A server that answers by the target.
 async fn serve(listener: TcpListener) {
@@ -122,6 +126,10 @@ async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
                 tokio::task::yield_now().await;
                 stream.write_all(b"erim").await?;
             }
+            "/large-head" => {
+                let fields = format!("X: {}\r\n", "x".repeat(7000)).repeat(4);
+                stream.write_all(format!("HTTP/1.1 204 No Content\r\n{fields}\r\n").as_bytes()).await?;
+            }
             "/upload" => {
                 let is_whole = |seen: &[u8]| seen.ends_with(b"9") || seen.ends_with(b"0\r\n\r\n");
                 while !is_whole(&seen) {
@@ -143,6 +151,7 @@ async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
                     stream.write_all(&piece[..count]).await?;
                 }
             }
+            "/broken" => stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno size").await?,
             _ => stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nplain").await?,
         }
         seen.clear();
@@ -236,11 +245,13 @@ rule use="a"
         self.worker.shared.counters.panics.get()
     }
 
-    /// Waits until nothing is left of any connection but `connections` idle ones.
+    /// Waits until nothing is left of any connection but `connections` idle ones, which may still be warm.
     async fn settle(&self, connections: u32, what: &str) {
+        let warm = usize::try_from(connections).unwrap() * 2 * SMALL;
         for _ in 0..2_000 {
             let worker = &self.worker;
-            if worker.shared.connections.count() == connections && self.active() == 0 && worker.buffers.granted() == 0 {
+            let is_given_back = worker.buffers.granted() <= warm;
+            if worker.shared.connections.count() == connections && self.active() == 0 && is_given_back {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -274,12 +285,14 @@ impl Client {
             let mut pieces = script.sent.iter();
             loop {
                 if let Some(piece) = pieces.next() {
+                    // A socket's send buffer takes any of them at once.
                     let wrote = std::future::poll_fn(|context| match &*stream.borrow() {
                         Some(stream) => stream.poll_write_ready(context).map(|_| stream.try_write(piece.as_bytes())),
                         None => std::task::Poll::Ready(Ok(0)),
                     });
-                    if wrote.await.is_err() {
-                        return;
+                    match wrote.await {
+                        Ok(count) => assert!(count == 0 || count == piece.len()),
+                        Err(_) => return,
                     }
                     tokio::task::yield_now().await;
                     continue;
@@ -306,7 +319,7 @@ impl Client {
 }
 
 fn run<T>(test: impl Future<Output = T>) -> T {
-    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    let runtime = crate::request::worker::runtime().unwrap();
     runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("it takes too long") })
 }
 
@@ -365,7 +378,7 @@ async fn ask_beside(beside: &mut TcpStream) {
 }
 
 fn at_every_step(fate: Fate) {
-    for script in &SCRIPTS {
+    for script in &scripts() {
         let steps = (0..200).take_while(|step| run(play_with_fate(script, fate, *step))).count();
         println!("{} {fate:?}: {steps} steps", script.sent[0].lines().next().unwrap_or_default());
         assert!((2..200).contains(&steps), "{} {fate:?}: {steps} steps", script.sent[0]);
@@ -400,5 +413,36 @@ fn an_idle_plain_connection_is_a_future_of_at_most_1_kib() {
         let size = std::mem::size_of_val(&life);
         println!("{size} bytes");
         assert!(size <= 1024, "{size} bytes");
+    });
+}
+
+/// A request by itself, and the answer to its end.
+async fn ask(bench: &Bench, host: &str, target: &str) -> String {
+    let (mut client, life) = bench.connect().await;
+    tokio::task::spawn_local(life);
+    let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[test]
+fn what_servers_do_is_counted_where_it_happened() {
+    run(async {
+        let bench = Bench::new().await;
+        assert!(ask(&bench, "a", "/plain").await.ends_with("plain"));
+        assert!(ask(&bench, "retry", "/plain").await.ends_with("plain"));
+        assert!(ask(&bench, "refused", "/plain").await.ends_with("plain"));
+        assert!(ask(&bench, "a", "/broken").await.starts_with("HTTP/1.1 502 "));
+        bench.settle(0, "all").await;
+        let snapshot = bench.store.load();
+        let counted = snapshot.pools.iter().map(|pool| {
+            let figures = pool.endpoints.iter().map(|endpoint| endpoint.record.figures());
+            figures.map(|f| (f.requests, f.retries, f.answers[1], f.resets, f.connect_errors)).collect::<Vec<_>>()
+        });
+        let expected =
+            [vec![(2, 0, 1, 1, 0)], vec![(1, 0, 0, 1, 0), (1, 1, 1, 0, 0)], vec![(1, 0, 0, 0, 1), (1, 1, 1, 0, 0)]];
+        assert_eq!(counted.collect::<Vec<_>>(), expected);
     });
 }

@@ -23,6 +23,7 @@ mod places;
 mod pool_limits;
 #[allow(dead_code, reason = "a subject takes what it needs")]
 mod pools;
+mod reports;
 mod retry;
 mod rules_applied;
 mod tls;

@@ -43,9 +43,7 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
                 }
             }
         }
-        let record = &choice.lease.endpoint().record;
-        record.count_retry();
-        tried.add(record.slot);
+        tried.add(choice.lease.endpoint().record.slot);
         repeats += 1;
         channel.rewind();
     }

@@ -45,6 +45,9 @@ pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried)
     let lease = worker.admission.admit(pool, ask, &mut Trace::off()).await.map_err(|_| Refusal::NoServer)?;
     let endpoint = lease.endpoint();
     record.set_server(&endpoint.server);
+    if !tried.is_empty() {
+        endpoint.record.count_retry();
+    }
     let wants_fresh = tried.contains(endpoint.record.slot);
     Ok(Choice { pool: Arc::clone(&forward.pool), lease, wants_fresh, chosen: now })
 }
