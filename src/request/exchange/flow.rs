@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::pure::h1::body::{BodyDecoder, BodyError, BodyLength, push_chunk_line};
 use crate::request::buffers::Buffer;
+use crate::request::exchange::scratch::SPARE;
 use crate::request::stream::Stream;
 
 /// Data up to this size is copied behind what stands before it: one write of one run is cheaper than a gathered one.
@@ -169,10 +170,11 @@ impl Flow {
         self.moved = false;
     }
 
-    /// Forgets everything on its way and keeps the memory.
+    /// Forgets everything on its way and keeps the memory, unless it is large.
     pub fn reset(&mut self) {
         self.start(BodyLength::None, false, u64::MAX);
         self.outgoing.clear();
+        self.outgoing.prefix.shrink_to(SPARE);
     }
 
     /// Gives up what is on its way out, and takes what lies of it in the buffer out of there: what follows is not the body's.

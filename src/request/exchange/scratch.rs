@@ -13,6 +13,9 @@ use crate::request::buffers::Buffer;
 use crate::request::exchange::failure::Failure;
 use crate::request::exchange::flow::{Flow, FlowError};
 
+/// What a list of bytes keeps of its memory from one exchange to the next.
+pub(super) const SPARE: usize = 16 * 1024;
+
 /// What an exchange works with.
 #[derive(Debug, Default)]
 pub struct Scratch {
@@ -83,6 +86,7 @@ impl Scratch {
         self.upload.reset();
         self.download.reset();
         self.forwarded.clear();
+        self.forwarded.shrink_to(SPARE);
         self.kept.clear();
         self.changed.clear();
         self.record.clear();
@@ -125,6 +129,8 @@ impl Kept {
 
     fn clear(&mut self) {
         self.bytes.clear();
+        // Many exchanges' memory is kept for the next; large bodies are few.
+        self.bytes.shrink_to(SPARE);
         self.is_wanted = false;
         self.is_lost = false;
     }
@@ -158,5 +164,27 @@ impl Kept {
     /// What was sent.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::buffers::BufferPool;
+
+    #[test]
+    fn a_large_request_leaves_no_large_memory_behind() {
+        let mut scratch = Scratch::default();
+        scratch.forwarded.resize(60_000, b'x');
+        scratch.kept.begin(true);
+        scratch.kept.push(&[b'x'; 60_000]);
+        assert!(scratch.kept.is_whole());
+        let pool = BufferPool::new(Bytes::mib(1));
+        let grant = pool.try_grant().unwrap();
+        scratch.upload.rewind(&mut grant.buffer(), &scratch.forwarded, scratch.kept.bytes());
+        assert_eq!(scratch.upload.head().len(), 120_000);
+        scratch.clear();
+        let left = [scratch.forwarded.capacity(), scratch.kept.bytes.capacity(), scratch.upload.head().capacity()];
+        assert!(left.iter().all(|capacity| *capacity <= SPARE), "{left:?}");
     }
 }
