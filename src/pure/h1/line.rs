@@ -120,7 +120,7 @@ pub(super) fn parse_field(buffer: &[u8], start: usize, end: usize) -> Option<Fie
     }
     let (name, rest) = line.split_at_checked(length)?;
     let value = match rest {
-        // Whatever is above the space is no white space.
+        // Whatever is above the space is no white space (RFC 9110 5.6.3).
         [b':', b' ', first, .., last] if *first > b' ' && *last > b' ' => span(start + length + 2, end),
         [b':', value @ ..] => trimmed(value, end),
         _ => return None,
@@ -158,11 +158,6 @@ fn trim_end(mut value: &[u8]) -> &[u8] {
         value = rest;
     }
     value
-}
-
-/// The white space of fields (RFC 9110 5.6.3).
-const fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t')
 }
 
 const fn is_name_letter(byte: u8) -> bool {
