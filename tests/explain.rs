@@ -10,9 +10,9 @@ use std::sync::Arc;
 use pointsman::base::id::ListenerIndex;
 use pointsman::base::rng::Rng;
 use pointsman::operator::check::Style;
-use pointsman::operator::explain::{ExplainError, ExplainOptions, Explanation, explain};
+use pointsman::operator::explain::{ExplainError, ExplainOptions, Explanation, explain, rehearsal_of};
 use pointsman::operator::rehearsal::{Outcome, Rehearsal, RequestDescription};
-use pointsman::pure::config::{Config, load_text};
+use pointsman::pure::config::{Config, MemoryFiles, load_text};
 use pointsman::pure::decision::{Changed, Destination, Passage, Question, Seen, decide};
 use pointsman::pure::h1::request::{Parsed, RequestHead, parse_request_head};
 use pointsman::pure::refusal::Refusal;
@@ -511,4 +511,31 @@ fn nothing_reaches_the_terminal_as_a_control_character() {
         text.contains("\\u{1b}[2J") && !text.contains(|letter: char| letter.is_control() && letter != '\n'),
         "{text}"
     );
+}
+
+/// The text between two marks.
+fn between<'t>(text: &'t str, front: &str, back: &str) -> &'t str {
+    text.split_once(front).and_then(|(_, rest)| rest.split_once(back)).map_or("", |(found, _)| found)
+}
+
+#[test]
+fn the_manuals_show_what_is_printed() {
+    let manual = std::fs::read_to_string("docs/operations.md").unwrap();
+    let shown =
+        between(&manual, "$ pointsman explain rules/site.kdl GET 'http://site.test/api/v1/users?page=2' -H", "```");
+    let (_, shown) = shown.split_once('\n').unwrap();
+    let url = "http://site.test/api/v1/users?page=2";
+    assert_eq!(shown, told("site.kdl", url, &["Accept: application/json"], "127.0.0.1"));
+
+    let readme = std::fs::read_to_string("README.md").unwrap();
+    let shown = between(&readme, "begins like this", "\n\n`rules/`");
+    let (_, shown) = shown.split_once("\n\n").unwrap();
+    let shown: String = shown.lines().map(|line| line.strip_prefix("    ").unwrap_or(line).to_owned() + "\n").collect();
+    let rehearsal =
+        rehearsal_of(&MemoryFiles::one("rules.kdl", between(&readme, "```kdl\n", "```")), Path::new("rules.kdl"));
+    let url = "http://www.example.test/logo.png";
+    let client = [127, 0, 0, 1].into();
+    let request = RequestDescription { method: "GET", url, headers: &[], client, listener: None };
+    let printed = Explanation::of(&rehearsal.unwrap(), &request).text(Style::Plain);
+    assert!(shown.lines().count() > 5 && printed.starts_with(&shown), "{shown}\n{printed}");
 }

@@ -12,7 +12,7 @@ use pointsman::pure::h1::request::{
 use pointsman::pure::h1::response::{ResponseHead, ResponseHeadError, parse_response_head};
 use pointsman::pure::head::{Field, Known};
 
-const LIMITS: HeadLimits = HeadLimits { bytes: 2048, fields: 24 };
+pub(crate) const LIMITS: HeadLimits = HeadLimits { bytes: 2048, fields: 24 };
 
 /// For what is passed on: a line or two may have been added.
 const WIDER: HeadLimits = HeadLimits { bytes: 4096, fields: 26 };
@@ -55,7 +55,7 @@ pub fn request_head(input: &[u8]) -> bool {
     true
 }
 
-fn parse_request(
+pub(crate) fn parse_request(
     input: &[u8],
     limits: HeadLimits,
     ends: impl IntoIterator<Item = usize>,
@@ -136,7 +136,7 @@ fn check_lines(head: &[u8], fields: &[Field]) {
 }
 
 /// What is passed on says the length of its body once or not at all, in digits.
-fn check_unambiguous(head: &[u8]) {
+pub(crate) fn check_unambiguous(head: &[u8]) {
     let lines: Vec<_> = head.split(|byte| *byte == b'\n').collect();
     let lengths: Vec<_> = lines.iter().filter(|line| is_named(line, "content-length")).collect();
     let codings = lines.iter().filter(|line| is_named(line, "transfer-encoding")).count();
@@ -209,7 +209,7 @@ pub fn response_head(input: &[u8]) -> bool {
     true
 }
 
-fn parse_response(
+pub(crate) fn parse_response(
     input: &[u8],
     limits: HeadLimits,
     to_head: bool,

@@ -1,2 +1,4 @@
 //! What the fuzz targets do with an input. Plain functions, so that the test that replays the corpus runs them too.
 pub mod codec;
+pub mod forwarding;
+pub mod rules;

@@ -5,6 +5,7 @@
 
 mod asked;
 mod explanation;
+mod telling;
 mod text;
 
 use std::path::{Path, PathBuf};

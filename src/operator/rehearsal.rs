@@ -4,8 +4,8 @@
 //! What only traffic brings is that of a start: every server is up and idle, schedulers begin at the start of their order,
 //! no path has answered with a media type, draws are the first of a fixed seed. It refuses to send and to print.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
+mod description;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::base::id::{ListenerIndex, PoolIndex};
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
 use crate::base::units::Bytes;
-use crate::pure::config::{Config, Expect, Listener};
+use crate::pure::config::{Config, Listener};
 use crate::pure::decision::{Changed, Destination, Passage, Question, Seen, body_max, decide};
 use crate::pure::forwarding::{ForwardedRequest, Origin, push_request_head};
 use crate::pure::h1::request::{Parsed, RequestHead, RequestHeadError, parse_request_head};
@@ -23,73 +23,16 @@ use crate::pure::rule::captures::Captures;
 use crate::pure::rule::compile::RuleSet;
 use crate::pure::rule::key::hash_key;
 use crate::pure::rule::media::{MediaTypeSource, media_type_of};
-use crate::pure::rule::path::normalize_host;
 use crate::pure::rule::{Action, RequestView, Rule};
 use crate::pure::trace::Trace;
 use crate::shared::choose::{Ask, Place, Schedulers};
 use crate::shared::counters::ProcessCounters;
 use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore};
 
+pub use description::RequestDescription;
+
 /// What stands for the id that a request without one is given.
 pub const NEW_REQUEST_ID: &str = "(a new one)";
-
-/// A request as people describe it.
-#[derive(Clone, Copy, Debug)]
-pub struct RequestDescription<'a> {
-    /// The method, a token.
-    pub method: &'a str,
-    /// `http://` or `https://`, a host, and what a client would send of the rest. Without spaces and fragment.
-    pub url: &'a str,
-    /// Fields, each of one line. One that is called Host replaces the URL's.
-    pub headers: &'a [(String, String)],
-    /// The address that the connection comes from.
-    pub client: IpAddr,
-    /// The listener; `None`: the first that speaks the URL's scheme, else the first.
-    pub listener: Option<ListenerIndex>,
-}
-
-impl<'a> From<&'a Expect> for RequestDescription<'a> {
-    fn from(expect: &'a Expect) -> Self {
-        let Expect { method, url, headers, client, listen, .. } = expect;
-        Self { method, url, headers, client: *client, listener: *listen }
-    }
-}
-
-impl RequestDescription<'_> {
-    /// Whether the URL asks for TLS.
-    pub fn is_https(&self) -> bool {
-        self.url.starts_with("https://")
-    }
-
-    /// The URL's host and port, and what stands behind them.
-    pub fn authority_and_target(&self) -> (&str, &str) {
-        let rest = self.url.split_once("://").map_or("", |(_, rest)| rest);
-        let end = rest.find(['/', '?']).unwrap_or(rest.len());
-        rest.split_at_checked(end).unwrap_or((rest, ""))
-    }
-
-    /// The name that a TLS client asks for: the URL's host, never an address (RFC 6066 3).
-    fn server_name(&self) -> Option<Cow<'_, str>> {
-        let host = normalize_host(self.authority_and_target().0.as_bytes());
-        let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-        (!is_address && !host.is_empty()).then_some(host)
-    }
-
-    /// The head as a client would send it.
-    pub fn head(&self) -> Vec<u8> {
-        let (authority, target) = self.authority_and_target();
-        let slash = if target.starts_with('/') { "" } else { "/" };
-        let mut head = format!("{} {slash}{target} HTTP/1.1\r\n", self.method);
-        if !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-            let _ = write!(head, "Host: {authority}\r\n");
-        }
-        for (name, value) in self.headers {
-            let _ = write!(head, "{name}: {value}\r\n");
-        }
-        head.push_str("\r\n");
-        head.into_bytes()
-    }
-}
 
 /// What rules see of a request, owned.
 #[derive(Clone, Debug)]
@@ -194,8 +137,7 @@ impl Rehearsal {
             let name = request.server_name().filter(|_| settings.tls.is_some());
             let (snapshot, client) = (&self.snapshot, request.client);
             let way = Way { snapshot, listener, settings, client, server_name: name.as_deref() };
-            rehearsed.outcome =
-                way.go(&request.head(), &mut rehearsed, trace).unwrap_or_else(|refusal| Outcome::Refused(refusal));
+            rehearsed.outcome = way.go(&request.head(), &mut rehearsed, trace).unwrap_or_else(Outcome::Refused);
         }
         rehearsed
     }

@@ -12,14 +12,14 @@ use crate::pure::config::{AmbiguousPaths, Limits};
 use crate::pure::forwarding::FieldEdits;
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::{RequestHead, TargetForm};
-use crate::pure::head::{Fields, Known};
+use crate::pure::head::{Fields, Known, Span};
 use crate::pure::pool::Pool;
 use crate::pure::refusal::Refusal;
 use crate::pure::rule::captures::Captures;
-use crate::pure::rule::change::{Values, location, rewritten_target};
+use crate::pure::rule::change::{UnsafeTarget, Values, location, rewritten_target};
 use crate::pure::rule::compile::RuleSet;
 use crate::pure::rule::key::{choose_arm, hash_key};
-use crate::pure::rule::path::{AmbiguousPath, normalize_host, read_path, split_query};
+use crate::pure::rule::path::{AmbiguousPath, ascii_text, normalize_host, read_path};
 use crate::pure::rule::{Action, Cidr, KeySource, RequestView, Rule};
 use crate::pure::trace::Trace;
 use crate::pure::trust::client_address;
@@ -40,25 +40,31 @@ pub struct Seen<'a> {
     /// The rightmost untrusted address.
     pub client: IpAddr,
     form: Option<TargetForm>,
+    is_path_plain: bool,
 }
 
 impl<'a> Seen<'a> {
     /// Looks at a whole head that came from `peer`.
     pub fn of(head: &'a RequestHead, bytes: &'a [u8], peer: IpAddr, trusted: &[Cidr]) -> Self {
         let fields = Fields { bytes, list: &head.fields };
-        let (raw_path, query) = split_query(head.path_and_query.of(bytes));
+        let query = Span { start: head.path.end, end: head.path_and_query.end };
         Self {
             method: match head.method.of(bytes) {
                 b"GET" => "GET",
                 // The codec lets only tokens through, which are ASCII.
                 method => std::str::from_utf8(method).unwrap_or(""),
             },
-            host: normalize_host(head.authority.of(bytes)),
-            raw_path,
-            query,
+            host: match ascii_text(head.host.of(bytes)) {
+                Some(host) if head.is_host_plain => Cow::Borrowed(host),
+                _ => normalize_host(head.authority.of(bytes)),
+            },
+            raw_path: head.path.of(bytes),
+            // Without its mark.
+            query: query.of(bytes).get(1..),
             fields,
             client: client_address(peer, trusted, fields),
             form: head.form,
+            is_path_plain: head.is_path_plain,
         }
     }
 
@@ -70,6 +76,11 @@ impl<'a> Seen<'a> {
     where
         'a: 'p,
     {
+        if self.is_path_plain
+            && let Some(path) = ascii_text(self.raw_path)
+        {
+            return Ok(path);
+        }
         match self.form {
             Some(TargetForm::Asterisk) => Ok("*"),
             _ if self.raw_path.is_empty() => Ok("/"),
@@ -146,7 +157,8 @@ pub struct Question<'a> {
 /// Decides.
 ///
 /// # Errors
-/// [`Refusal::NoRule`]; [`Refusal::AmbiguousPath`] where a rewritten path would be.
+/// [`Refusal::NoRule`]; [`Refusal::AmbiguousPath`] where a rewritten path would be, or where a Host that the rule sets would
+/// be none.
 pub fn decide(
     rules: &RuleSet,
     question: Question<'_>,
@@ -157,8 +169,8 @@ pub fn decide(
     let Question { view, scheme, rng } = question;
     let rule = Arc::clone(rules.find(view, captures, trace).ok_or(Refusal::NoRule)?.rule);
     let values = Values { request: view, captures, scheme };
-    changed.request.set(&rule, false, &values);
-    changed.response.set(&rule, true, &values);
+    changed.request.set(&rule, false, &values).map_err(|error| refuse(error, trace))?;
+    changed.response.set(&rule, true, &values).map_err(|error| refuse(error, trace))?;
     let destination = match &rule.action {
         Action::Use(pool) => Destination::Pool(*pool),
         Action::Split { key, arms } => {
@@ -181,12 +193,14 @@ pub fn decide(
     };
     if matches!(destination, Destination::Pool(_)) {
         let rewritten = rewritten_target(&rule.changes, &values, &mut changed.target);
-        changed.is_rewritten = rewritten.map_err(|error| {
-            trace.note("change", || error.to_string());
-            Refusal::AmbiguousPath
-        })?;
+        changed.is_rewritten = rewritten.map_err(|error| refuse(error, trace))?;
     }
     Ok((rule, destination))
+}
+
+fn refuse(error: UnsafeTarget, trace: &mut Trace) -> Refusal {
+    trace.note("change", || error.to_string());
+    Refusal::AmbiguousPath
 }
 
 /// What a request that goes to a pool takes along.

@@ -8,12 +8,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use crate::pure::config::Listener;
+use crate::pure::h1::authority::parse_authority;
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::encode::{push_all, push_decimal};
 use crate::pure::h1::request::{RequestHead, TargetForm, Version};
 use crate::pure::h1::response::ResponseHead;
 use crate::pure::head::{Field, Fields, Known};
-use crate::pure::rule::change::{Values, push_field_value};
+use crate::pure::rule::change::{UnsafeTarget, Values, push_field_value};
 use crate::pure::rule::{FieldChange, Rule};
 use crate::pure::trust::is_trusted;
 
@@ -38,11 +39,15 @@ impl FieldEdits {
     }
 
     /// Takes up the changes that `rule` makes to requests, or to answers.
-    pub fn set(&mut self, rule: &Arc<Rule>, is_response: bool, values: &Values<'_>) {
+    ///
+    /// # Errors
+    /// [`UnsafeTarget`] where Host would become something that is none: the request must be refused. Its own Host would
+    /// lead elsewhere than the rule wants.
+    pub fn set(&mut self, rule: &Arc<Rule>, is_response: bool, values: &Values<'_>) -> Result<(), UnsafeTarget> {
         self.is_response = is_response;
         let changes = if is_response { &rule.changes.response } else { &rule.changes.request };
         if changes.is_empty() {
-            return;
+            return Ok(());
         }
         self.rule = Some(Arc::clone(rule));
         for (index, change) in changes.iter().enumerate() {
@@ -56,12 +61,17 @@ impl FieldEdits {
             self.added.extend_from_slice(b": ");
             let value_at = self.added.len();
             push_field_value(value, values, &mut self.added);
+            let written = self.added.get(value_at..).unwrap_or_default();
+            if Known::of(name.as_bytes()) == Known::Host && parse_authority(written).is_none() {
+                return Err(UnsafeTarget);
+            }
             if self.added.len() == value_at {
                 self.added.truncate(line);
             } else {
                 self.added.extend_from_slice(b"\r\n");
             }
         }
+        Ok(())
     }
 
     /// The lines that come, each with its CRLF.
@@ -123,7 +133,7 @@ pub struct ForwardedRequest<'a> {
     pub target: Option<&'a [u8]>,
     /// Where it came from.
     pub origin: Origin,
-    /// A request id to add; the client sent none.
+    /// A request id to add; the client sent none. The rule's own beats it.
     pub request_id: Option<&'a str>,
     /// The upgrade token to ask for.
     pub upgrade: Option<&'a [u8]>,
@@ -160,7 +170,7 @@ pub fn push_request_head(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
         out.extend_from_slice(b"\r\n");
     }
     push_forwarding_fields(out, request);
-    if let Some(id) = request.request_id {
+    if let Some(id) = request.request_id.filter(|_| !edits.removes(b"x-request-id")) {
         push_line(out, b"X-Request-Id: ", id.as_bytes());
     }
     match request.upgrade {

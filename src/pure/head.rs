@@ -129,13 +129,30 @@ impl Known {
 }
 
 /// Whether a token is that one, which is given in lower case and consists of letters, digits and `-`.
-#[inline]
+#[inline(always)]
 pub(super) fn is_token<const N: usize>(token: &[u8], lower: &[u8; N]) -> bool {
     // Setting a bit is enough to compare without regard to case: of the bytes that a token may have, only a letter in upper
-    // case becomes one of those. The length is known, so that this is a few wide instructions.
-    token.as_array::<N>().is_some_and(|token| {
-        token.iter().zip(lower).fold(0, |difference, (byte, lower)| difference | ((byte | 0x20) ^ lower)) == 0
+    // case becomes one of those. The length is known, so that this is a few words, which may overlap.
+    token.as_array::<N>().is_some_and(|token| match N {
+        0..4 => token.iter().zip(lower).fold(0, |difference, (byte, lower)| difference | ((byte | 0x20) ^ lower)) == 0,
+        4..8 => {
+            let word = |bytes: &[u8; N], at| word_at(bytes, at).map_or(0, u32::from_le_bytes);
+            let difference = |at| (word(token, at) | 0x2020_2020) ^ word(lower, at);
+            difference(0) | difference(N - 4) == 0
+        }
+        8.. => {
+            let word = |bytes: &[u8; N], at| word_at(bytes, at).map_or(0, u64::from_le_bytes);
+            let difference = |at| (word(token, at) | 0x2020_2020_2020_2020) ^ word(lower, at);
+            let middle = if N > 16 { 8 } else { 0 };
+            const { assert!(N <= 24, "three words are compared") };
+            difference(0) | difference(middle) | difference(N - 8) == 0
+        }
     })
+}
+
+#[inline(always)]
+fn word_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
 }
 
 /// One field line of a head.

@@ -192,10 +192,11 @@ async fn wait_for_request(connection: &mut Connection) -> bool {
             return Poll::Ready(true);
         }
         if connection.worker.is_draining() {
-            if connection.requests > 0 {
+            // The runtime may not have seen yet what has arrived; then it soon will.
+            if connection.requests > 0 && !has_arrived(connection.stream.tcp()) {
                 return Poll::Ready(false);
             }
-            if !connection.has_grace {
+            if connection.requests == 0 && !connection.has_grace {
                 connection.has_grace = true;
                 connection.deadline.set(connection.worker.now() + DRAIN_GRACE);
             }
@@ -203,6 +204,11 @@ async fn wait_for_request(connection: &mut Connection) -> bool {
         if connection.deadline.poll_expired(context) { Poll::Ready(false) } else { Poll::Pending }
     })
     .await
+}
+
+/// Whether the system has bytes of that connection that were not read.
+fn has_arrived(tcp: &TcpStream) -> bool {
+    matches!(socket2::SockRef::from(tcp).peek(&mut [std::mem::MaybeUninit::uninit()]), Ok(1..))
 }
 
 async fn close(connection: &mut Connection) {

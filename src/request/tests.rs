@@ -12,7 +12,6 @@ use std::time::Duration;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
 
 use crate::base::id::ListenerIndex;
@@ -320,7 +319,7 @@ impl Client {
 }
 
 fn run<T>(test: impl Future<Output = T>) -> T {
-    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    let runtime = crate::request::worker::runtime().unwrap();
     runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("it takes too long") })
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, LocalOptions};
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::Receiver;
 
 use crate::base::id::ListenerIndex;
@@ -61,6 +61,7 @@ pub struct Worker {
     is_draining: Cell<bool>,
     warm: Cell<usize>,
     date: RefCell<HttpDate>,
+    #[expect(clippy::vec_box, reason = "it changes hands with every exchange, and is far larger than a pointer")]
     scratch: RefCell<Vec<Box<Scratch>>>,
     connections: RefCell<HashMap<u64, Rc<Deadline>>>,
     next_connection: Cell<u64>,
@@ -165,6 +166,8 @@ impl Worker {
     async fn sweep(self: Rc<Self>) {
         loop {
             tokio::time::sleep(SWEEP).await;
+            // A thread that always has something to do never sleeps: its clock goes all the same.
+            HAS_SLEPT.set(true);
             let now = self.now();
             self.idle.sweep(now);
             if let Some(log) = &mut *self.log.borrow_mut() {
@@ -240,18 +243,23 @@ pub struct Start {
     pub listeners: Vec<Arc<Listener>>,
 }
 
+/// A runtime on which a worker's clock goes.
+///
+/// # Errors
+/// Where the system gives no event queue.
+pub(crate) fn runtime() -> io::Result<LocalRuntime> {
+    Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .on_thread_unpark(|| HAS_SLEPT.set(true))
+        .build_local(LocalOptions::default())
+}
+
 /// Starts a worker's thread; it ends when it has drained or is told to stop.
 ///
 /// # Errors
 /// Where the thread or its runtime can't be made.
 pub fn start(start: Start) -> io::Result<JoinHandle<()>> {
-    let runtime = || {
-        Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .on_thread_unpark(|| HAS_SLEPT.set(true))
-            .build_local(LocalOptions::default())
-    };
     std::thread::Builder::new().name(format!("worker-{}", start.number)).spawn(move || match runtime() {
         Ok(runtime) => runtime.block_on(run(start)),
         Err(error) => tracing::error!("a worker has no runtime: {error}"),

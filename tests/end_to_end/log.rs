@@ -1,11 +1,13 @@
 //! The access log: what each field says, where lines go, and that nothing of it ever holds up a request.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::support::deadline::{Gate, now};
@@ -88,7 +90,11 @@ fn a_record_says_when_and_how_long() {
     let records = proxy.wait_for_records("access.log", 3);
     let micros = |record: usize, field: &str| records[record][field].as_u64();
     let (total, first_byte) = (micros(0, "total_us").unwrap(), micros(0, "first_byte_us").unwrap());
-    assert!(total <= most && total >= first_byte + 90_000 && first_byte >= 100_000, "{total} {first_byte} {most}");
+    // The start is read once for all that a worker does in one go.
+    assert!(
+        total <= most + 50_000 && total >= first_byte + 90_000 && first_byte >= 100_000,
+        "{total} {first_byte} {most}"
+    );
     assert!(micros(0, "connect_us").unwrap() < first_byte);
     // No connection was made for the second, and no server asked for the third.
     assert_eq!((micros(1, "connect_us"), micros(2, "connect_us"), micros(2, "first_byte_us")), (None, None, None));
@@ -138,7 +144,11 @@ fn a_record_says_why_the_answer_is_our_own() {
         (get("/old"), (308, Some("rule"), 0), 23),
         ("GET / HTTP/1.1\r\nHost: b.test\r\n\r\n".to_owned(), (404, Some("no-rule"), 0), 14),
         ("HEAD / HTTP/1.1\r\nHost: b.test\r\n\r\n".to_owned(), (404, Some("no-rule"), 0), 0),
-        (format!("PUT / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\n"), (413, Some("body-too-large"), 0), 22),
+        (
+            "PUT / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\n".to_owned(),
+            (413, Some("body-too-large"), 0),
+            22,
+        ),
         (get(&format!("/{long}")), (414, Some("head-too-large"), 0), 17),
         (format!("GET / HTTP/1.1\r\nX: {long}\r\n\r\n"), (431, Some("head-too-large"), 0), 36),
         ("GET / HTTP/1.1\r\nHost: a.test\r\nExpect: x\r\n\r\n".to_owned(), (417, Some("expectation"), 0), 23),
@@ -173,7 +183,7 @@ fn a_record_counts_the_attempts_and_names_the_server_that_answered() {
     let records = proxy.wait_for_records("access.log", 2);
     assert!(records.iter().all(|record| record["server"] == "there" && record.get("reason").is_none()));
     let attempts: Vec<u64> = records.iter().filter_map(|record| record["attempts"].as_u64()).collect();
-    assert!(attempts == [1, 2] || attempts == [2, 1], "{attempts:?}");
+    assert!(attempts.iter().all(|count| [1, 2].contains(count)) && attempts.contains(&2), "{attempts:?}");
 }
 
 #[test]
@@ -403,4 +413,24 @@ fn a_standard_output_that_was_closed_holds_up_no_request() {
     ask_often(&proxy, 100);
     proxy.wait_for_error("the access log is not complete");
     assert_eq!(proxy.client().get("/").status(), 200);
+}
+
+/// What a supervisor does that gives up on our messages.
+#[test]
+fn a_standard_error_that_was_closed_does_not_end_the_proxy() {
+    let setup = Setup::new("listen \"127.0.0.1:0\"\nworkers 1\nrule respond=200");
+    let mut child = setup.spawn();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let said = lines.find_map(|line| line.unwrap().split_once("http://").map(|(_, address)| address.to_owned()));
+    drop(lines);
+    let process = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    let mut client = Client::connect(said.unwrap().parse().unwrap());
+    for _ in 0..5 {
+        kill(process, Signal::SIGHUP).unwrap();
+        assert_eq!(client.get("/").status(), 200);
+    }
+    kill(process, Signal::SIGTERM).unwrap();
+    assert_eq!(client.end(), End::Closed);
+    let status = wait_for("the end", DEADLINE, || child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
 }

@@ -10,6 +10,7 @@ mod support;
 
 mod bodies;
 mod cancellation;
+mod check;
 mod drain;
 mod explain;
 mod forwarding;

@@ -29,7 +29,7 @@ pub(super) fn run(config: &Arc<Config>, rules: &Arc<RuleSet>, report: &mut Check
         let Some(wanted) = unmet(config, expect, &rehearsed) else { continue };
         report.expects_failed += 1;
         let problem = Problem::at(place, format!("this is not so: {wanted}")).label(describe(config, &rehearsed));
-        report.errors.push(match told(&trace) {
+        report.errors.push(match told(&trace, &rehearsed.outcome) {
             Some(notes) => problem.help(notes),
             None => problem,
         });
@@ -95,8 +95,10 @@ fn unmet(config: &Config, expect: &Expect, rehearsed: &Rehearsed) -> Option<Stri
     }
 }
 
-fn told(trace: &Trace) -> Option<String> {
-    let notes = trace.notes();
+fn told(trace: &Trace, outcome: &Outcome) -> Option<String> {
+    // How large a body may be matters to one that is too large alone.
+    let is_told = |step: &str| step != "body" || matches!(outcome, Outcome::Refused(Refusal::BodyTooLarge));
+    let notes: Vec<_> = trace.notes().iter().filter(|note| is_told(note.step)).collect();
     let mut text = String::new();
     for note in notes.iter().take(NOTES_TOLD) {
         let _ = write!(text, "{}{}", if text.is_empty() { "" } else { "\n" }, note.text);

@@ -1,7 +1,14 @@
 //! Heads as they are passed on, byte for byte.
 
 use super::*;
+use crate::base::id::ListenerIndex;
+use crate::base::rng::Rng;
+use crate::pure::config::{AmbiguousPaths, load_text};
+use crate::pure::decision::{Changed, Question, Seen, decide};
 use crate::pure::h1::request::{HeadLimits, Parsed, parse_request_head};
+use crate::pure::rule::captures::Captures;
+use crate::pure::rule::compile::RuleSet;
+use crate::pure::trace::Trace;
 
 const LIMITS: HeadLimits = HeadLimits { bytes: 65_536, fields: 128 };
 
@@ -73,4 +80,57 @@ fn the_usual_fields_are_those_of_the_general_way() {
             }
         }
     }
+}
+
+/// The field lines of that name in what a server gets of `request` under a rule; `None` where it gets nothing.
+fn forwarded_by(rule: &str, request: &str, name: &str) -> Option<Vec<String>> {
+    let text = format!("listen \"127.0.0.1:80\"\npool \"a\" {{ server \"s\" \"127.0.0.1:1\" }}\n{rule}");
+    let rules = RuleSet::compile(load_text(&text).unwrap().rules).unwrap();
+    let bytes = request.as_bytes();
+    let mut head = RequestHead::default();
+    assert_eq!(parse_request_head(bytes, LIMITS, &mut head), Ok(Parsed::Complete));
+
+    let origin = origin("192.0.2.1", false, false);
+    let seen = Seen::of(&head, bytes, origin.peer.ip(), &[]);
+    let mut scratch = String::new();
+    let path = seen.path(AmbiguousPaths::RejectUnsafe, &mut scratch).unwrap();
+    let view = seen.view(ListenerIndex(0), path, None);
+    let mut changed = Changed::default();
+    let question = Question { view: &view, scheme: "http", rng: &mut Rng::new(1) };
+    decide(&rules, question, &mut Captures::new(), &mut changed, &mut Trace::off()).ok()?;
+
+    let mut out = Vec::new();
+    let edits = &changed.request;
+    let request_id = Some("made-here");
+    push_request_head(
+        &mut out,
+        &ForwardedRequest { head: &head, bytes, target: None, origin, request_id, upgrade: None, edits },
+    );
+    let lines = String::from_utf8(out).unwrap();
+    let is_named = |line: &&str| line.split(':').next().unwrap().eq_ignore_ascii_case(name);
+    Some(lines.lines().filter(is_named).map(str::to_owned).collect())
+}
+
+#[test]
+fn a_request_never_leaves_without_a_host_because_its_rule_set_one() {
+    let own = "rule path=\"/{site}/{*rest}\" use=\"a\" { set-request-header \"Host\" \"{site}\" }";
+    let host = |rule, request| forwarded_by(rule, request, "host");
+    assert_eq!(host(own, "GET /b.test/x HTTP/1.1\r\nHost: a.test\r\n\r\n"), Some(vec!["Host: b.test".to_owned()]));
+    assert_eq!(host(own, "GET /a%20b/x HTTP/1.1\r\nHost: a.test\r\n\r\n"), None);
+    assert_eq!(host(own, "GET /u@b.test/x HTTP/1.1\r\nHost: a.test\r\n\r\n"), None);
+
+    // The host without its trailing dot, and the host of a request that has none, are empty.
+    let same = "rule use=\"a\" { set-request-header \"Host\" \"{host}\" }";
+    assert_eq!(host(same, "GET / HTTP/1.1\r\nHost: A.test.\r\n\r\n"), Some(vec!["Host: a.test".to_owned()]));
+    assert_eq!(host(same, "GET / HTTP/1.1\r\nHost: .\r\n\r\n"), None);
+    assert_eq!(host(same, "GET / HTTP/1.0\r\n\r\n"), None);
+}
+
+#[test]
+fn a_request_has_one_id_where_its_rule_sets_one() {
+    let id = |rule| forwarded_by(rule, "GET / HTTP/1.1\r\nHost: a.test\r\nX-Request-Id:\r\n\r\n", "x-request-id");
+    assert_eq!(id("rule use=\"a\""), Some(vec!["X-Request-Id: made-here".to_owned()]));
+    let own = "rule use=\"a\" { set-request-header \"X-Request-Id\" \"of {client}\" }";
+    assert_eq!(id(own), Some(vec!["X-Request-Id: of 192.0.2.1".to_owned()]));
+    assert_eq!(id("rule use=\"a\" { remove-request-header \"X-Request-Id\" }"), Some(Vec::new()));
 }

@@ -6,7 +6,9 @@
 
 use std::net::Ipv6Addr;
 
-use crate::pure::h1::scan::find;
+use crate::pure::h1::line::span;
+use crate::pure::h1::scan::find_noting;
+use crate::pure::head::Span;
 
 /// An authority in its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,15 +21,7 @@ pub struct Authority<'b> {
 
 /// Reads `host`, `host:` or `host:port`; `None` where it is neither.
 pub fn parse_authority(bytes: &[u8]) -> Option<Authority<'_>> {
-    let host_length = match bytes {
-        [b'[', rest @ ..] => {
-            let length = rest.iter().position(|byte| *byte == b']')?;
-            let address = str::from_utf8(rest.get(..length)?).ok()?;
-            address.parse::<Ipv6Addr>().ok()?;
-            length + 2
-        }
-        _ => find(bytes, 0, |byte| !is_host_byte(byte)),
-    };
+    let (host_length, _) = host_length(bytes, bytes, 0)?;
     let (host, rest) = bytes.split_at_checked(host_length)?;
     let port = match rest {
         _ if host.is_empty() => return None,
@@ -38,10 +32,60 @@ pub fn parse_authority(bytes: &[u8]) -> Option<Authority<'_>> {
     Some(Authority { host, port })
 }
 
+/// The host of an authority as rules compare it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Host {
+    /// Without port and one trailing dot; an IPv6 address with its brackets.
+    pub name: Span,
+    /// Whether it has no upper case.
+    pub is_plain: bool,
+}
+
+/// Judges the authority that lies there in `buffer`, like [`parse_authority`], and tells where its host is. No byte of a
+/// host follows it.
+#[inline(always)]
+pub(super) fn find_host(buffer: &[u8], authority: Span) -> Option<Host> {
+    let bytes = authority.of(buffer);
+    let start = authority.start as usize;
+    let (length, is_plain) = host_length(bytes, buffer, start)?;
+    let (host, rest) = bytes.split_at_checked(length)?;
+    let last = host.last()?;
+    match rest {
+        [] | [b':'] => {}
+        [b':', digits @ ..] => _ = parse_port(digits)?,
+        [..] => return None,
+    }
+    Some(Host { name: span(start, start + length - usize::from(*last == b'.')), is_plain })
+}
+
+/// How long the host at the front of an authority is, and whether it has no upper case. The authority lies in `buffer` at
+/// `start`.
+#[inline(always)]
+fn host_length(authority: &[u8], buffer: &[u8], start: usize) -> Option<(usize, bool)> {
+    if let [b'[', rest @ ..] = authority {
+        return bracketed_length(rest);
+    }
+    let (end, has_upper) = find_noting(buffer, start, |byte| !is_host_byte(byte), is_upper);
+    Some((end - start, !has_upper))
+}
+
+#[cold]
+fn bracketed_length(behind_bracket: &[u8]) -> Option<(usize, bool)> {
+    let length = behind_bracket.iter().position(|byte| *byte == b']')?;
+    let address = str::from_utf8(behind_bracket.get(..length)?).ok()?;
+    address.parse::<Ipv6Addr>().ok()?;
+    Some((length + 2, !address.bytes().any(is_upper)))
+}
+
+const fn is_upper(byte: u8) -> bool {
+    byte.wrapping_sub(b'A') < 26
+}
+
 fn parse_port(digits: &[u8]) -> Option<u16> {
     digits.iter().try_fold(0_u16, |port, digit| {
-        let digit = digit.is_ascii_digit().then(|| u16::from(digit - b'0'))?;
-        port.checked_mul(10)?.checked_add(digit)
+        let digit = digit.wrapping_sub(b'0');
+        let port = u32::from(port) * 10 + u32::from(digit);
+        if digit < 10 { u16::try_from(port).ok() } else { None }
     })
 }
 

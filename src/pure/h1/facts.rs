@@ -25,8 +25,8 @@ pub(super) enum Refusal {
     TooLarge,
 }
 
-/// Reads the field lines of a head one by one, as far as they have come whole, and lets `note` judge each before it is
-/// kept. `true` once the empty line has come.
+/// Reads the field lines of a head one by one, as far as they have come whole, and lets `note` judge each that is
+/// known before it is kept. `true` once the empty line has come.
 pub(super) fn read_fields<E: From<Refusal>>(
     window: Window<'_>,
     most: usize,
@@ -50,8 +50,12 @@ pub(super) fn read_fields<E: From<Refusal>>(
         if fields.len() >= most {
             return Err(Refusal::TooLarge.into());
         }
-        let mut field = parse_field(window.bytes, start, end).ok_or(Refusal::Field)?;
-        note(&mut field)?;
+        let Some(mut field) = parse_field(window.bytes, start, end) else {
+            return Err(Refusal::Field.into());
+        };
+        if field.known != Known::Other {
+            note(&mut field)?;
+        }
         fields.push(field);
     }
 }
@@ -187,6 +191,13 @@ fn mark_named(buffer: &[u8], fields: &mut [Field]) {
 fn parse_length(value: &[u8]) -> Option<u64> {
     if value.is_empty() {
         return None;
+    }
+    // So many digits can't be too many.
+    if value.len() <= 19 {
+        return value.iter().try_fold(0_u64, |length, digit| {
+            let digit = digit.wrapping_sub(b'0');
+            (digit < 10).then(|| length * 10 + u64::from(digit))
+        });
     }
     value.iter().try_fold(0_u64, |length, digit| {
         let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;

@@ -4,7 +4,7 @@
 //! one piece and byte by byte. It refuses what parsers are known to read differently: bare LF and CR, control bytes,
 //! folded lines, white space around names. It knows nothing of what a field means.
 
-use crate::pure::h1::scan::find;
+use crate::pure::h1::scan::{WIDE, find, last_marks, run_in_block, wide_marks};
 use crate::pure::head::{Field, Known, Span};
 
 /// Why bytes can't be a line.
@@ -21,29 +21,78 @@ pub(super) enum LineError {
 pub(super) struct Lines {
     /// Where the line being read starts.
     pub start: usize,
-    /// Everything before this is known to hold no end of that line, and nothing that may not be in one.
-    pub searched: usize,
+    /// Everything before this has been looked at.
+    searched: usize,
+    /// Of the bytes looked at last, those from `first` on that may end the line or not be in it: one bit each, lowest first.
+    marks: u64,
+    first: usize,
 }
 
 impl Lines {
     /// The end of the line that is being read, its CRLF left out; `None` if it has not come whole. The line stays the
     /// one being read until [`Lines::advance`].
+    #[inline(always)]
     pub fn end(&mut self, buffer: &[u8]) -> Result<Option<usize>, LineError> {
-        let from = self.searched.max(self.start);
-        let end = find(buffer, from, is_control);
-        self.searched = end;
-        match buffer.get(end..) {
-            Some([b'\r', b'\n', ..]) => Ok(Some(end)),
-            Some([] | [b'\r']) | None => Ok(None),
-            Some([b'\r' | b'\n', ..]) => Err(LineError::End),
-            Some([..]) => Err(LineError::Control),
+        if self.marks == 0 {
+            self.look(buffer);
+        }
+        // Without a mark this is the place behind the bytes looked at, where the line may end as well.
+        let end = self.first + self.marks.trailing_zeros() as usize;
+        let is_crlf = buffer.get(end..).and_then(<[u8]>::first_chunk).is_some_and(|two| *two == *b"\r\n");
+        if is_crlf { Ok(Some(end)) } else { self.unusual_end(buffer) }
+    }
+
+    /// Looks at the next bytes.
+    #[inline(never)]
+    fn look(&mut self, buffer: &[u8]) {
+        self.first = self.searched.max(self.start);
+        match buffer.get(self.first..).and_then(|rest| rest.first_chunk()) {
+            Some(block) => {
+                self.marks = wide_marks(block, may_end_line);
+                self.searched = self.first + WIDE;
+            }
+            None => self.look_at_last(buffer),
         }
     }
 
-    /// Goes on to the line behind the one that ends at `end`.
+    /// [`Lines::look`], where less than a wide block is left.
+    #[inline(never)]
+    fn look_at_last(&mut self, buffer: &[u8]) {
+        self.marks = last_marks(buffer, self.first, may_end_line);
+        self.searched = buffer.len();
+    }
+
+    /// [`Lines::end`], where the next mark is no CRLF or not among the bytes looked at last.
+    #[inline(never)]
+    fn unusual_end(&mut self, buffer: &[u8]) -> Result<Option<usize>, LineError> {
+        loop {
+            while self.marks == 0 {
+                if self.searched >= buffer.len() {
+                    return Ok(None);
+                }
+                self.look(buffer);
+            }
+            let end = self.first + self.marks.trailing_zeros() as usize;
+            return match buffer.get(end..) {
+                Some([b'\r', b'\n', ..]) => Ok(Some(end)),
+                Some([b'\t', ..]) => {
+                    self.marks &= self.marks - 1;
+                    continue;
+                }
+                Some([] | [b'\r']) | None => Ok(None),
+                Some([b'\r' | b'\n', ..]) => Err(LineError::End),
+                Some([..]) => Err(LineError::Control),
+            };
+        }
+    }
+
+    /// Goes on to the line behind the one that ends at `end`, as [`Lines::end`] said or where nothing has been searched.
+    #[inline(always)]
     pub const fn advance(&mut self, end: usize) {
         self.start = end + 2;
-        self.searched = self.start;
+        // The marks of CR and LF; that of LF may not have been made.
+        self.marks &= self.marks.wrapping_sub(1);
+        self.marks &= self.marks.wrapping_sub(1);
     }
 }
 
@@ -59,19 +108,35 @@ pub(super) const HEAD_MAX: usize = i32::MAX as usize;
 /// Reads the field line `buffer[start..end]`, behind which only a CR comes; `None` where it is not one.
 #[inline(always)]
 pub(super) fn parse_field(buffer: &[u8], start: usize, end: usize) -> Option<Field> {
-    // Nearly all names are letters and `-`; the others are worth the slow way.
-    let mut colon = find(buffer, start, |byte| !is_name_letter(byte));
-    if buffer.get(colon) != Some(&b':') {
-        colon += buffer.get(colon..end).map_or(0, token_length);
+    let line = buffer.get(start..end)?;
+    // Nearly all names are letters and `-`, and shorter than a block; the others are worth the slow way.
+    let letters = run_in_block(buffer, start, is_name_letter).filter(|letters| line.get(*letters) == Some(&b':'));
+    let length = match letters {
+        Some(letters) => letters,
+        None => name_end(buffer, start, end) - start,
+    };
+    if length == 0 {
+        return None;
     }
-    let name = buffer.get(start..colon).filter(|name| !name.is_empty())?;
-    let value = match buffer.get(colon..end)? {
-        [b':', b' ', first, .., last] if !is_space(*first) && !is_space(*last) => span(colon + 2, end),
+    let (name, rest) = line.split_at_checked(length)?;
+    let value = match rest {
+        // Whatever is above the space is no white space (RFC 9110 5.6.3).
+        [b':', b' ', first, .., last] if *first > b' ' && *last > b' ' => span(start + length + 2, end),
         [b':', value @ ..] => trimmed(value, end),
         _ => return None,
     };
     let known = Known::of(name);
-    Some(Field { name: span(start, colon), value, known, hop_by_hop: known.is_hop_by_hop() })
+    Some(Field { name: span(start, start + length), value, known, hop_by_hop: known.is_hop_by_hop() })
+}
+
+/// Where the name at the front of the line `buffer[start..end]` ends.
+#[inline(never)]
+fn name_end(buffer: &[u8], start: usize, end: usize) -> usize {
+    let letters = find(buffer, start, |byte| !is_name_letter(byte));
+    match buffer.get(letters..end) {
+        None | Some([] | [b':', ..]) => letters.min(end),
+        Some(rest) => letters + token_length(rest),
+    }
 }
 
 /// The span of a value that ends at `end`, without the white space around it.
@@ -93,11 +158,6 @@ fn trim_end(mut value: &[u8]) -> &[u8] {
         value = rest;
     }
     value
-}
-
-/// The white space of fields (RFC 9110 5.6.3).
-const fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t')
 }
 
 const fn is_name_letter(byte: u8) -> bool {
@@ -123,6 +183,11 @@ const fn is_token_byte(byte: u8) -> bool {
     )
 }
 
+/// All control bytes: those that end lines, those that may not be in one, and the tab, which is rare.
+const fn may_end_line(byte: u8) -> bool {
+    (byte < 0x20) | (byte == 0x7F)
+}
+
 /// Whether a byte may not stand inside a line: all control bytes but the tab.
 pub(super) const fn is_control(byte: u8) -> bool {
     (byte < 0x20) & (byte != b'\t') | (byte == 0x7F)
@@ -139,6 +204,31 @@ mod tests {
         for length in 0..=buffer.len() {
             assert_eq!(lines.end(&buffer[..length]), Ok(None));
             assert_eq!(lines.searched, length);
+        }
+    }
+
+    /// Lines of every length, with tabs and without, however much comes with each call.
+    #[test]
+    fn lines_are_told_wherever_they_end() {
+        for length in 0..3 * WIDE {
+            for step in [1, 2, 3, 31, 63, 64, 65, 1000] {
+                let line: Vec<u8> = (0..length).map(|place| if place * step % 5 == 3 { b'\t' } else { b'a' }).collect();
+                let buffer = [&line, &b"\r\n"[..], &line, b"\r\n\r\nrest\0"].concat();
+                let mut lines = Lines::default();
+                let mut ends = Vec::new();
+                let mut come = 0;
+                while ends.len() < 3 {
+                    match lines.end(&buffer[..come]) {
+                        Ok(Some(end)) => {
+                            ends.push(end);
+                            lines.advance(end);
+                        }
+                        Ok(None) if come < buffer.len() => come = buffer.len().min(come + step),
+                        other => panic!("{other:?} after {ends:?} with {come} bytes of lines of {length}"),
+                    }
+                }
+                assert_eq!(ends, [length, 2 * length + 2, 2 * length + 4], "{length} by {step}");
+            }
         }
     }
 

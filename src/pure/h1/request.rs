@@ -7,12 +7,12 @@
 
 use std::ops::Range;
 
-use crate::pure::h1::authority::parse_authority;
+use crate::pure::h1::authority::{Host, find_host};
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::facts::{Facts, Refusal, Window, read_fields};
 use crate::pure::h1::line::{LineError, Lines, elements, span, token_length};
 use crate::pure::h1::scan::find;
-use crate::pure::h1::target::{Target, is_target_end, parse_target};
+use crate::pure::h1::target::{Target, is_target_end, parse_target, plain_path_end};
 use crate::pure::head::{Field, Known, Span};
 
 /// How large a head may be.
@@ -56,9 +56,18 @@ pub struct RequestHead {
     /// The authority: of an absolute target, else the Host field's value; empty where there is none (HTTP/1.0, or `*` with an
     /// empty Host).
     pub authority: Span,
+    /// The host of that authority: no port, not the one trailing dot; an IPv6 address with its brackets.
+    pub host: Span,
+    /// Whether that host is there, is ASCII and has no upper case: it is what rules compare as it is.
+    pub is_host_plain: bool,
     /// Path and query as sent, beginning with `/` (or `*`). An absolute target without a path has an empty span: `/` is
     /// meant, and for OPTIONS `*` (RFC 9112 3.2.4). One with a query and no path is refused.
     pub path_and_query: Span,
+    /// Of that, what is before the first `?`.
+    pub path: Span,
+    /// Whether the path is known to be ASCII, normal (RFC 3986 6.2.2) and unambiguous under the strictest policy. Where it
+    /// is not known, the path may be all that as well.
+    pub is_path_plain: bool,
     /// The version.
     pub version: Version,
     /// The field lines.
@@ -95,7 +104,8 @@ struct Reading {
     empty_lines: u8,
     lines: Lines,
     facts: Facts,
-    host: Option<Span>,
+    /// The value of Host, and its host.
+    host: Option<(Span, Host)>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -220,9 +230,16 @@ fn read_head(buffer: &[u8], limits: HeadLimits, head: &mut RequestHead) -> Resul
             Known::Connection => facts.add_connection(value())?,
             Known::ContentLength if facts.add_content_length(value())? => return Err(RequestHeadError::Framing),
             Known::Expect => *expects_continue |= expects_continue_only(value())?,
-            Known::Host if host.replace(field.value).is_some() => return Err(RequestHeadError::Host),
-            Known::Host if !value().is_empty() && parse_authority(value()).is_none() => {
-                return Err(RequestHeadError::Authority);
+            Known::Host => {
+                if host.is_some() {
+                    return Err(RequestHeadError::Host);
+                }
+                let found = if field.value.is_empty() {
+                    Host::default()
+                } else {
+                    find_host(buffer, field.value).ok_or(RequestHeadError::Authority)?
+                };
+                *host = Some((field.value, found));
             }
             Known::Te => *takes_trailers |= elements(value()).any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
             Known::TransferEncoding => facts.add_transfer_encoding(value())?,
@@ -278,8 +295,8 @@ fn read_request_line(window: Window<'_>, head: &mut RequestHead) -> Result<bool,
     let start = lines.start;
     let from_start = window.bytes.get(start..).unwrap_or_default();
     // The method is judged first and as far as it has come: what is no HTTP at all shows there.
-    let method_length = match from_start {
-        [b'G', b'E', b'T', b' ', ..] => 3,
+    let method_length = match from_start.first_chunk() {
+        Some(front) if *front == *b"GET " => 3,
         _ => token_length(from_start.get(..=METHOD_MAX).unwrap_or(from_start)),
     };
     match from_start.get(method_length) {
@@ -289,7 +306,6 @@ fn read_request_line(window: Window<'_>, head: &mut RequestHead) -> Result<bool,
         Some(_) => return Err(RequestHeadError::RequestLine),
     }
     let method_end = start + method_length;
-    lines.searched = lines.searched.max(method_end);
     let end = match lines.end(window.bytes) {
         Ok(Some(end)) => end,
         Ok(None) => return incomplete,
@@ -300,28 +316,61 @@ fn read_request_line(window: Window<'_>, head: &mut RequestHead) -> Result<bool,
     head.reading.stage = Stage::Fields;
 
     let target_start = method_end + 1;
-    let target_end = find(window.bytes, target_start, is_target_end);
+    let plain_path_end = plain_path_end(window.bytes, target_start);
+    let target_end = match plain_path_end {
+        Some(path_end) if window.bytes.get(path_end) == Some(&b' ') => path_end,
+        path_end => find(window.bytes, path_end.unwrap_or(target_start), is_target_end),
+    };
     let Some([b' ', version @ ..]) = window.bytes.get(target_end..end) else {
         return Err(RequestHeadError::RequestLine);
     };
     head.version = read_version(version).ok_or(RequestHeadError::RequestLine)?.ok_or(RequestHeadError::Version)?;
     head.method = span(start, method_end);
     head.target = span(target_start, target_end);
-    if head.method.of(window.bytes) == b"CONNECT" {
+    let method = head.method.of(window.bytes);
+    if method == b"CONNECT" {
         return Err(RequestHeadError::Method);
     }
-    let Target { form, authority, path_and_query } =
-        parse_target(head.target.of(window.bytes), head.method.of(window.bytes) == b"OPTIONS")?;
+    let Target { form, authority, path_and_query } = parse_target(head.target.of(window.bytes), method == b"OPTIONS")?;
     let within = |range: Range<usize>| span(target_start + range.start, target_start + range.end);
     head.form = Some(form);
-    head.authority = within(authority);
     head.path_and_query = within(path_and_query);
+    match plain_path_end {
+        Some(path_end) if form == TargetForm::Origin => {
+            head.path = span(target_start, path_end);
+            head.is_path_plain = true;
+        }
+        _ => note_parts(window.bytes, within(authority), head),
+    }
     Ok(true)
+}
+
+/// Notes authority and path of a target that is not a plain path.
+#[cold]
+fn note_parts(buffer: &[u8], authority: Span, head: &mut RequestHead) {
+    head.authority = authority;
+    if let Some(host) = find_host(buffer, authority) {
+        head.host = host.name;
+        head.is_host_plain = host.is_plain;
+    }
+    let Span { start, end } = head.path_and_query;
+    let path_end = find(buffer, start as usize, |byte| byte == b'?').min(end as usize);
+    head.path = span(start as usize, path_end);
 }
 
 /// Reads `HTTP/1.1` and its like (RFC 9112 2.3): `None` where it is no version at all, `Some(None)` where it is none that
 /// is spoken here. Minor versions above 1 are spoken as 1.1 (RFC 9110 2.5).
-pub(super) const fn read_version(version: &[u8]) -> Option<Option<Version>> {
+#[inline]
+pub(super) fn read_version(version: &[u8]) -> Option<Option<Version>> {
+    // What nearly all say, in one word.
+    if version.as_array().is_some_and(|version| *version == *b"HTTP/1.1") {
+        return Some(Some(Version::Http11));
+    }
+    read_rare_version(version)
+}
+
+#[cold]
+const fn read_rare_version(version: &[u8]) -> Option<Option<Version>> {
     match version {
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0'] => Some(Some(Version::Http10)),
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1'..=b'9'] => Some(Some(Version::Http11)),
@@ -336,11 +385,15 @@ fn judge(buffer: &[u8], head: &mut RequestHead) -> Result<(), RequestHeadError> 
     match head.reading.host {
         None if head.version == Version::Http11 => return Err(RequestHeadError::Host),
         None => {}
-        Some(host) if head.form == Some(TargetForm::Origin) && host.is_empty() => {
+        Some((value, _)) if head.form == Some(TargetForm::Origin) && value.is_empty() => {
             return Err(RequestHeadError::Authority);
         }
         Some(_) if head.form == Some(TargetForm::Absolute) => {}
-        Some(host) => head.authority = host,
+        Some((value, host)) => {
+            head.authority = value;
+            head.host = host.name;
+            head.is_host_plain = host.is_plain;
+        }
     }
     head.body = match (facts.is_chunked, facts.content_length) {
         (true, Some(_)) => return Err(RequestHeadError::Framing),

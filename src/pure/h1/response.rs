@@ -150,7 +150,10 @@ fn read_head(
 /// `false` if it has not come whole.
 fn read_status_line(window: Window<'_>, head: &mut ResponseHead) -> Result<bool, ResponseHeadError> {
     // What is no HTTP at all is told at once, not when its line ends.
-    let is_alike = b"HTTP/".iter().zip(window.bytes).all(|(wanted, byte)| wanted == byte);
+    let is_alike = match window.bytes.first_chunk() {
+        Some(front) => *front == *b"HTTP/",
+        None => b"HTTP/".starts_with(window.bytes),
+    };
     if !is_alike {
         return Err(ResponseHeadError::StatusLine);
     }

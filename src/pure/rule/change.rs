@@ -1,12 +1,15 @@
 //! What a rule changes of a request and of an answer: the target that is forwarded, the values of fields, the Location.
 //!
 //! Rules: a value of the request never ends a field line, a request line or a path early: whatever has no place where it
-//! stands is escaped. A rewritten path never holds a dot segment: a capture that would make one refuses the request.
+//! stands is escaped. A rewritten path never holds a dot segment, nor what servers may take for one: a capture that would make
+//! one refuses the request.
 
 use std::io::Write;
 
 use super::captures::Captures;
+use super::path::judge_path;
 use super::{Changes, RequestView, Template, TemplatePart};
+use crate::pure::config::AmbiguousPaths;
 
 /// Where templates take their values from.
 #[derive(Clone, Copy, Debug)]
@@ -19,9 +22,10 @@ pub struct Values<'a> {
     pub scheme: &'a str,
 }
 
-/// A rewritten path would hold `.` or `..` as a segment, made by a capture of a part of one (`/v{x}` on `/v..`).
+/// A value of the request would make a target that nobody should get: a path that holds `.`, `..` or what a server may take
+/// for one, made by a capture of a part of a segment (`/v{x}` on `/v..` or `/v..;a`), or a Host that is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the rewritten path holds a dot segment")]
+#[error("the changed path or Host is ambiguous")]
 pub struct UnsafeTarget;
 
 /// A prefix of whole segments as [`Changes::strip_prefix`] wants it: normalized, with a slash before and none behind; `/` is
@@ -61,8 +65,10 @@ pub fn rewritten_target(changes: &Changes, values: &Values<'_>, out: &mut Vec<u8
         out.insert(0, b'/');
     }
     let end = memchr::memchr(b'?', out).unwrap_or(out.len());
-    let mut segments = out.get(..end).unwrap_or_default().split(|&byte| byte == b'/');
-    if segments.any(is_dots) {
+    let made = out.get(..end).unwrap_or_default();
+    // What the listener's policy lets in stays as it is; only what the rewriting makes ambiguous is refused.
+    let is_clear = |path: &[u8]| judge_path(path, AmbiguousPaths::RejectUnsafe).is_ok();
+    if made.split(|&byte| byte == b'/').any(is_dots) || !is_clear(made) && is_clear(values.request.path.as_bytes()) {
         out.clear();
         return Err(UnsafeTarget);
     }

@@ -319,7 +319,7 @@ pub fn normalize_host(authority: &[u8]) -> Cow<'_, str> {
 
 /// Bytes as text, where all are ASCII: a third of what the look for UTF-8 costs on texts as short as these.
 #[inline]
-fn ascii_text(bytes: &[u8]) -> Option<&str> {
+pub(in crate::pure) fn ascii_text(bytes: &[u8]) -> Option<&str> {
     if !bytes.is_ascii() {
         return None;
     }

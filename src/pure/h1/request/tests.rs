@@ -4,6 +4,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::pure::config::AmbiguousPaths;
+use crate::pure::rule::path::{normalize_host, read_path, split_query};
 
 const LIMITS: HeadLimits = HeadLimits { bytes: 4096, fields: 16 };
 
@@ -580,6 +582,56 @@ fn a_head_is_reused() {
     assert_eq!(summary(&second, &head), PLAIN);
 }
 
+/// What a head says of its host and path is what the long way round says.
+fn check_parts(input: &[u8]) {
+    let shown = String::from_utf8_lossy(input);
+    let mut head = RequestHead::default();
+    if parse_request_head(input, LIMITS, &mut head) != Ok(Parsed::Complete) {
+        return;
+    }
+    let host = normalize_host(head.authority.of(input));
+    assert!(head.host.of(input).eq_ignore_ascii_case(host.as_bytes()), "{shown}");
+    assert_eq!(head.is_host_plain, head.host.of(input) == host.as_bytes() && !head.authority.is_empty(), "{shown}");
+    let (path, query) = split_query(head.path_and_query.of(input));
+    assert_eq!(head.path.of(input), path, "{shown}");
+    let query_span = Span { start: head.path.end, end: head.path_and_query.end };
+    assert_eq!(query_span.of(input).get(1..), query, "{shown}");
+    if head.is_path_plain {
+        for policy in [AmbiguousPaths::Reject, AmbiguousPaths::RejectUnsafe, AmbiguousPaths::Allow] {
+            assert_eq!(read_path(path, policy, &mut String::new()).map(str::as_bytes), Ok(path), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn host_and_path_are_told_with_the_head() {
+    for host in ["a.test", "A.test", "a.tesT:80", "a.test.", "a.test..:", ".", "[::1]", "[::A]:80", "1.2.3.4:8080", ""]
+    {
+        check_parts(&with_host(host));
+        check_parts(format!("GET /a HTTP/1.1\r\nHost: \t {host} \r\nX-A: B\r\n\r\n").as_bytes());
+        for end in ["", "/", "/p?q=/..?"] {
+            check_parts(&with_line(format!("GET http://{host}{end} HTTP/1.1")));
+        }
+    }
+    let is_plain = |target: &str| {
+        let input = with_line(format!("GET {target} HTTP/1.1"));
+        check_parts(&input);
+        let mut head = RequestHead::default();
+        assert_eq!(parse_request_head(&input, LIMITS, &mut head), Ok(Parsed::Complete), "{target}");
+        head.is_path_plain
+    };
+    for target in ["/", "/128", "/a/b_c-d.e/", "/a?", "/a?b=//../%2F", "/a-path/of-more/than-sixteen/bytes.html?x"] {
+        assert!(is_plain(target), "{target}");
+    }
+    for target in
+        ["//", "/.", "/a/../b", "/a/.b", "/a%2Fb", "/\u{e9}", "/a\\b", "/fifteen-letters//", "/sixteen-letters//b"]
+    {
+        assert!(!is_plain(target), "{target}");
+    }
+    check_parts(&with_line("OPTIONS * HTTP/1.1"));
+    check_parts(b"GET / HTTP/1.0\r\n\r\n");
+}
+
 /// Lines that heads are put together from: what browsers send, and what attackers do.
 const LINES: [&str; 30] = [
     "GET / HTTP/1.1\r\n",
@@ -615,6 +667,15 @@ const LINES: [&str; 30] = [
 ];
 
 proptest! {
+    #[test]
+    fn host_and_path_are_told_right(
+        host in "[A-Za-z0-9._~-]{1,24}(:[0-9]{0,5})?",
+        target in "(http://[A-Za-z.]{1,20}(:[0-9]{0,3})?)?/[a-zA-Z0-9/._~%?;-]{0,40}",
+    ) {
+        check_parts(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        check_parts(format!("GET {target} HTTP/1.1\r\nHost: {host}\t\r\nX-A: abcdefghijklmnop\r\n\r\n").as_bytes());
+    }
+
     /// Whatever comes, and however it is cut, the answer is the same as for the whole.
     #[test]
     fn pieces_make_no_difference(

@@ -1,0 +1,6 @@
+//! Hands the fuzzer's inputs to [`pointsman_fuzz::rules::rule_file`], which says what must hold for them.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    pointsman_fuzz::rules::rule_file(input);
+});
