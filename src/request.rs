@@ -16,3 +16,6 @@ pub mod stream;
 pub mod tunnel;
 pub mod upstream;
 pub mod worker;
+
+#[cfg(test)]
+mod tests;

@@ -25,9 +25,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("operator", &["base", "pure", "shared", "transport", "request", "control", "operator"]),
 ];
 
-/// What the operator layer may use of the two I/O layers: what starts them, stops them and gives them orders.
+/// What the operator layer may use of the two I/O layers: what a start puts together, what stops them and gives them orders.
+/// What happens on a connection is none of its business.
 const ORDERS: &[(&str, &[&str])] =
-    &[("request", &["start", "worker", "workers"]), ("control", &["start", "control_loop", "orders"])];
+    &[("request", &["worker", "listener", "process", "access_log"]), ("control", &["control_loop"])];
 
 /// Crates that only some layers may name: sockets, runtimes, logs for none below the I/O, and the general HTTP library for
 /// what is not forwarding.

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of the measurements: words in, what to measure out.
 
 use std::path::PathBuf;
 

@@ -144,6 +144,8 @@ fn start_log() {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_target(false)
+        // Where nobody takes them, there is nobody to tell of it either: that must not end the process.
+        .log_internal_errors(false)
         .with_max_level(tracing::Level::INFO)
         .init();
 }

@@ -194,8 +194,7 @@ impl Rehearsal {
             let name = request.server_name().filter(|_| settings.tls.is_some());
             let (snapshot, client) = (&self.snapshot, request.client);
             let way = Way { snapshot, listener, settings, client, server_name: name.as_deref() };
-            rehearsed.outcome =
-                way.go(&request.head(), &mut rehearsed, trace).unwrap_or_else(|refusal| Outcome::Refused(refusal));
+            rehearsed.outcome = way.go(&request.head(), &mut rehearsed, trace).unwrap_or_else(Outcome::Refused);
         }
         rehearsed
     }

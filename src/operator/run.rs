@@ -185,11 +185,11 @@ fn connections_for(descriptors: u64, sockets: &[Vec<TcpListener>]) -> u32 {
 fn raise_descriptor_limit() -> u64 {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
-    if soft < hard {
-        if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
-            tracing::warn!("the descriptor limit stays at {soft}: {error}");
-            return soft;
-        }
+    if soft < hard
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::warn!("the descriptor limit stays at {soft}: {error}");
+        return soft;
     }
     hard
 }

@@ -76,10 +76,20 @@ impl Connection {
 
 /// Starts a connection's life.
 pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: TcpStream, peer: SocketAddr) {
+    tokio::task::spawn_local(life(worker, listener, stream, peer));
+}
+
+/// A connection's life.
+pub(in crate::request) fn life(
+    worker: &Rc<Worker>,
+    listener: &Arc<Listener>,
+    stream: TcpStream,
+    peer: SocketAddr,
+) -> impl Future<Output = ()> + use<> {
     let ticket = worker.register(peer.ip(), listener.config.limits.connections_per_client_max);
     let worker = Rc::clone(worker);
     let listener = Arc::clone(listener);
-    tokio::task::spawn_local(async move {
+    async move {
         let guard = PanicCounter { worker: Rc::clone(&worker), is_done: Cell::new(false) };
         // Heads and small bodies leave in one write: waiting for more would only delay them.
         let _ = stream.set_nodelay(true);
@@ -107,7 +117,7 @@ pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: TcpStream, p
             .await;
         }
         guard.is_done.set(true);
-    });
+    }
 }
 
 /// Counts a connection whose task ended by a panic.

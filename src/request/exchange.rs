@@ -131,6 +131,8 @@ async fn handle(
     buffer: &mut Buffer,
     scratch: &mut Scratch,
 ) -> Result<Next, Failure> {
+    #[cfg(test)]
+    crate::request::tests::faults::step();
     let decision = decision::decide(connection, buffer, scratch);
     // A head that is refused is used up as well: it must not be taken for the next one.
     buffer.consume(scratch.request.length);

@@ -49,6 +49,8 @@ fn poll_fill<S: AsyncRead + Unpin>(
     context: &mut Context<'_>,
     buffer: &mut Buffer,
 ) -> Poll<io::Result<usize>> {
+    #[cfg(test)]
+    crate::request::tests::faults::step();
     let mut room = ReadBuf::new(buffer.room());
     let result = Pin::new(stream).poll_read(context, &mut room);
     let count = room.filled().len();
@@ -90,6 +92,8 @@ fn poll_write<S: AsyncWrite + Unpin>(
     context: &mut Context<'_>,
     slices: &[IoSlice<'_>],
 ) -> Poll<io::Result<usize>> {
+    #[cfg(test)]
+    crate::request::tests::faults::step();
     match slices {
         [only] => Pin::new(stream).poll_write(context, only),
         _ => Pin::new(stream).poll_write_vectored(context, slices),
@@ -129,6 +133,8 @@ impl Stream for ClientStream {
 impl ClientStream {
     /// Waits for something to read without a buffer in hand; bytes that TLS has decrypted already count.
     pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        #[cfg(test)]
+        crate::request::tests::faults::step();
         match self {
             Self::Plain(stream) => stream.poll_read_ready(context),
             Self::Tls(stream) => stream.poll_readable(context),
@@ -184,6 +190,8 @@ impl Stream for ServerStream {
 impl ServerStream {
     /// Waits for something to read without a buffer in hand.
     pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        #[cfg(test)]
+        crate::request::tests::faults::step();
         let Self::Plain(stream) = self;
         stream.poll_read_ready(context)
     }

@@ -62,7 +62,7 @@ pub async fn carry(channel: &mut Channel<'_>, grant: &Grant, patience: Duration)
     };
     tunnel.scratch.upload.start(BodyLength::UntilClose, false, u64::MAX);
     tunnel.scratch.download.start(BodyLength::UntilClose, false, u64::MAX);
-    let end = loop {
+    loop {
         tunnel.restart_clock();
         match poll_fn(|context| tunnel.poll_busy(context)).await {
             Ok(true) => break TunnelEnd::Ended,
@@ -76,8 +76,7 @@ pub async fn carry(channel: &mut Channel<'_>, grant: &Grant, patience: Duration)
             Ok(()) => grant.resume().await,
             Err(error) => break end_by(&error),
         }
-    };
-    end
+    }
 }
 
 fn end_by(error: &io::Error) -> TunnelEnd {

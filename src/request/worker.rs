@@ -61,6 +61,7 @@ pub struct Worker {
     is_draining: Cell<bool>,
     warm: Cell<usize>,
     date: RefCell<HttpDate>,
+    #[expect(clippy::vec_box, reason = "it changes hands with every exchange, and is far larger than a pointer")]
     scratch: RefCell<Vec<Box<Scratch>>>,
     connections: RefCell<HashMap<u64, Rc<Deadline>>>,
     next_connection: Cell<u64>,
@@ -124,6 +125,35 @@ impl Worker {
         self.connections.borrow_mut().insert(number, self.deadlines.deadline());
         let place = per_client_max.map(|max| self.shared.clients.enter(client, max));
         ConnectionTicket { worker: Rc::downgrade(self), number, shared: Arc::clone(&self.shared), place }
+    }
+
+    /// A worker on the runtime of this thread, with the tasks that keep its time.
+    pub(in crate::request) fn begin(
+        seed: u64,
+        shared: Arc<Process>,
+        store: &SnapshotStore,
+        outcomes: OutcomeSender,
+        log: Option<WorkerLog>,
+    ) -> Rc<Self> {
+        let worker = Rc::new(Self {
+            buffers: BufferPool::new(shared.limits.buffer_memory),
+            idle: IdleConnections::default(),
+            rng: RefCell::new(Rng::new(seed)),
+            admission: Admission::new(store, outcomes, seed),
+            date: RefCell::default(),
+            log: RefCell::new(log),
+            deadlines: Rc::default(),
+            clock: Cell::default(),
+            is_draining: Cell::new(false),
+            warm: Cell::default(),
+            scratch: RefCell::default(),
+            connections: RefCell::default(),
+            next_connection: Cell::default(),
+            shared,
+        });
+        tokio::task::spawn_local(Rc::clone(&worker.deadlines).drive());
+        tokio::task::spawn_local(Rc::clone(&worker).sweep());
+        worker
     }
 
     fn drain(&self) {
@@ -232,24 +262,7 @@ pub fn start(start: Start) -> io::Result<JoinHandle<()>> {
 async fn run(start: Start) {
     let Start { number, shared, store, outcomes, log, mut inbox, listeners } = start;
     let seed = shared.seed.wrapping_add((number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    let worker = Rc::new(Worker {
-        buffers: BufferPool::new(shared.limits.buffer_memory),
-        idle: IdleConnections::default(),
-        rng: RefCell::new(Rng::new(seed)),
-        admission: Admission::new(&store, outcomes, seed),
-        date: RefCell::default(),
-        log: RefCell::new(log),
-        deadlines: Rc::default(),
-        clock: Cell::default(),
-        is_draining: Cell::new(false),
-        warm: Cell::default(),
-        scratch: RefCell::default(),
-        connections: RefCell::default(),
-        next_connection: Cell::default(),
-        shared,
-    });
-    tokio::task::spawn_local(Rc::clone(&worker.deadlines).drive());
-    tokio::task::spawn_local(Rc::clone(&worker).sweep());
+    let worker = Worker::begin(seed, shared, &store, outcomes, log);
     let mut open: Vec<(ListenerIndex, Rc<Closing>)> = Vec::new();
     while let Some(order) = inbox.recv().await {
         match order {

@@ -82,8 +82,6 @@ struct Traffic {
     requests: AtomicU64,
     /// Final answers by the first digit of their status, 1 to 5; a 101 is the only 1xx.
     answers: [AtomicU64; 5],
-    /// The latencies of all answers, in nanoseconds.
-    latency: AtomicU64,
     bytes_to_server: AtomicU64,
     bytes_to_client: AtomicU64,
 }
@@ -192,8 +190,7 @@ impl ServerRecord {
         let counter = match outcome {
             Outcome::Answered { status, latency } => {
                 self.forget_connect_failures();
-                let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-                self.traffic.latency.fetch_add(nanos, Ordering::Relaxed);
+                self.load.add_latency(latency);
                 let Some(class) = self.traffic.answers.get(usize::from(status / 100).wrapping_sub(1)) else { return };
                 class
             }
@@ -214,7 +211,7 @@ impl ServerRecord {
     /// How many answers there were so far, and their latencies added up.
     pub fn answered(&self) -> Answered {
         let count = self.traffic.answers.iter().map(|class| class.load(Ordering::Relaxed)).sum();
-        Answered { count, latency: Duration::from_nanos(self.traffic.latency.load(Ordering::Relaxed)) }
+        Answered { count, latency: self.load.latency() }
     }
 
     /// A copy of the counts.

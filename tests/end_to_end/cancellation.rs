@@ -131,9 +131,14 @@ fn a_client_that_goes_away_while_its_server_is_dialled_ends_the_dialling() {
     let proxy =
         Proxy::start(&rules.replace("rule use", "rule path=\"/\" { respond 204; not { query \"dial\" } }\nrule use"));
     let before = descriptors_at_rest(&proxy);
-    for (index, by_reset) in [false, true].into_iter().enumerate() {
+    let requests = [
+        "GET /?dial HTTP/1.1\r\nHost: a.test\r\n\r\n",
+        "PUT /?dial HTTP/1.1\r\nHost: a.test\r\nContent-Length: 9\r\n\r\nhalf",
+    ];
+    let cases = requests.into_iter().flat_map(|request| [(request, false), (request, true)]);
+    for (index, (request, by_reset)) in cases.enumerate() {
         let mut client = proxy.client();
-        client.send("GET /?dial HTTP/1.1\r\nHost: a.test\r\n\r\n");
+        client.send(request);
         wait_for("both connections", DEADLINE, || (proxy.open_descriptors() >= before + 2).then_some(()));
         leave(client, by_reset);
         wait_for("no connection", DEADLINE, || (proxy.open_descriptors() == before).then_some(()));

@@ -351,3 +351,34 @@ fn via_is_signed_both_ways_unless_it_is_switched_off() {
     assert_eq!(answer.head.all("via"), ["1.1 cache", "1.1 pointsman"]);
     assert_eq!(origin.requests()[0].head.all("via"), ["1.0 fred", "1.1 pointsman"]);
 }
+
+/// Heads larger than any buffer, both ways, and a body behind each.
+#[test]
+fn large_heads_pass_both_ways_up_to_64_kib() {
+    let fields = |bytes: usize| format!("X-Large: {}\r\n", "x".repeat(7980)).repeat(bytes / 8000);
+    let answer_fields = fields(60_000);
+    let origin = Origin::with(move |exchange| {
+        exchange.read_body();
+        if exchange.head.target() == "/interim" {
+            exchange.write(format!("HTTP/1.1 103 Early Hints\r\n{answer_fields}\r\n"));
+        }
+        let fields = if exchange.head.target() == "/larger" { answer_fields.repeat(2) } else { answer_fields.clone() };
+        exchange.write(format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 50000\r\n\r\n{}", "y".repeat(50_000)));
+    });
+    let proxy = Proxy::start(&all_to([&origin], "retry count=0"));
+    let mut client = proxy.client();
+    for target in ["/", "/interim", "/"] {
+        let answer = client.request(format!(
+            "POST {target} HTTP/1.1\r\nHost: a.test\r\n{}Content-Length: 50000\r\n\r\n{}",
+            fields(60_000),
+            "z".repeat(50_000)
+        ));
+        assert_eq!((answer.status(), answer.head.all("x-large").len(), answer.body.len()), (200, 7, 50_000));
+        assert!(answer.interim.iter().all(|head| head.all("x-large").len() == 7));
+        let requests = origin.requests();
+        let request = requests.last().unwrap();
+        assert_eq!((request.head.all("x-large").len(), request.body_length), (7, 50_000));
+    }
+    assert_eq!(client.get("/larger").status(), 502);
+    assert_eq!(client.get("/").status(), 200);
+}

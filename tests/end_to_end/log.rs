@@ -1,11 +1,13 @@
 //! The access log: what each field says, where lines go, and that nothing of it ever holds up a request.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::support::deadline::{Gate, now};
@@ -138,7 +140,11 @@ fn a_record_says_why_the_answer_is_our_own() {
         (get("/old"), (308, Some("rule"), 0), 23),
         ("GET / HTTP/1.1\r\nHost: b.test\r\n\r\n".to_owned(), (404, Some("no-rule"), 0), 14),
         ("HEAD / HTTP/1.1\r\nHost: b.test\r\n\r\n".to_owned(), (404, Some("no-rule"), 0), 0),
-        (format!("PUT / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\n"), (413, Some("body-too-large"), 0), 22),
+        (
+            "PUT / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\n".to_owned(),
+            (413, Some("body-too-large"), 0),
+            22,
+        ),
         (get(&format!("/{long}")), (414, Some("head-too-large"), 0), 17),
         (format!("GET / HTTP/1.1\r\nX: {long}\r\n\r\n"), (431, Some("head-too-large"), 0), 36),
         ("GET / HTTP/1.1\r\nHost: a.test\r\nExpect: x\r\n\r\n".to_owned(), (417, Some("expectation"), 0), 23),
@@ -403,4 +409,24 @@ fn a_standard_output_that_was_closed_holds_up_no_request() {
     ask_often(&proxy, 100);
     proxy.wait_for_error("the access log is not complete");
     assert_eq!(proxy.client().get("/").status(), 200);
+}
+
+/// What a supervisor does that gives up on our messages.
+#[test]
+fn a_standard_error_that_was_closed_does_not_end_the_proxy() {
+    let setup = Setup::new("listen \"127.0.0.1:0\"\nworkers 1\nrule respond=200");
+    let mut child = setup.spawn();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let said = lines.find_map(|line| line.unwrap().split_once("http://").map(|(_, address)| address.to_owned()));
+    drop(lines);
+    let process = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    let mut client = Client::connect(said.unwrap().parse().unwrap());
+    for _ in 0..5 {
+        kill(process, Signal::SIGHUP).unwrap();
+        assert_eq!(client.get("/").status(), 200);
+    }
+    kill(process, Signal::SIGTERM).unwrap();
+    assert_eq!(client.end(), End::Closed);
+    let status = wait_for("the end", DEADLINE, || child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
 }

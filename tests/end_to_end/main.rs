@@ -10,7 +10,9 @@ mod support;
 
 mod bodies;
 mod cancellation;
+mod check;
 mod drain;
+mod explain;
 mod forwarding;
 mod harness;
 mod limits;
@@ -21,6 +23,7 @@ mod places;
 mod pool_limits;
 #[allow(dead_code, reason = "a subject takes what it needs")]
 mod pools;
+mod reports;
 mod retry;
 mod rules_applied;
 mod tls;

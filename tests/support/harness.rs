@@ -9,6 +9,7 @@ pub mod deadline;
 pub mod message;
 pub mod origin;
 pub mod proxy;
+pub mod random_rules;
 pub mod tls;
 pub mod wire;
 

@@ -131,7 +131,8 @@ impl Setup {
         pointsman(self.folder.path(), &[arguments, &[RULES]].concat())
     }
 
-    fn spawn(&self) -> Child {
+    /// Writes the rules and starts the proxy with nobody watching it: whoever gets the child ends it.
+    pub fn spawn(&self) -> Child {
         fs::write(self.folder.path().join(RULES), &self.rules).expect("the rules can be written");
         let mut command = command(self.folder.path(), &["run", RULES]);
         if let Some((soft, hard)) = self.descriptors {

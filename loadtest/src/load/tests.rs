@@ -1,3 +1,5 @@
+//! What load generators print, read into figures; what is not whole is refused.
+
 use super::*;
 
 const LOAD: Load = Load {

@@ -1,7 +1,8 @@
-//! What all workers write and every choice reads of one server: requests in flight, connects that fail. Relaxed atomics; it
+//! What all workers write and every choice reads of one server: requests in flight, connects that fail, how long it answers. Relaxed atomics; it
 //! refuses to keep statistics, which are nobody's concern on a request's path.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// What a choice asks of one server's present, over all workers: its requests in flight, and whether connects to it fail.
 /// Padded to a cache line of its own.
@@ -11,6 +12,7 @@ pub struct Load {
     active: AtomicU32,
     inactive: AtomicU32,
     connect_failures: AtomicU32,
+    answering: AtomicU64,
 }
 
 impl Load {
@@ -27,6 +29,16 @@ impl Load {
     /// Says how many idle connections count as load.
     pub fn set_inactive(&self, connections: u32) {
         self.inactive.store(connections, Ordering::Relaxed);
+    }
+
+    /// Adds the latency of an answer.
+    pub fn add_latency(&self, latency: Duration) {
+        self.answering.fetch_add(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// The latencies of all answers so far, added up.
+    pub fn latency(&self) -> Duration {
+        Duration::from_nanos(self.answering.load(Ordering::Relaxed))
     }
 
     /// Connects that failed since the last good one.

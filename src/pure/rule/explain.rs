@@ -68,7 +68,7 @@ fn never_candidates(set: &RuleSet, facts: &Facts<'_>, count: usize) -> String {
         }
     }
     let mut text = match count {
-        0 if set.len() == 0 => return "there is no rule".to_owned(),
+        0 if set.is_empty() => return "there is no rule".to_owned(),
         0 => return "no rule before".to_owned(),
         1 => "1 rule before: ".to_owned(),
         _ => format!("{count} rules before: "),

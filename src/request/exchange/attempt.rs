@@ -72,6 +72,8 @@ async fn connect(channel: &mut Channel<'_>, choice: &Choice) -> Result<ServerStr
     let started = time::now();
     let mut dialled = Box::pin(dial(&endpoint.server.address, choice.pool.timeouts.connect));
     let stream = poll_fn(|context| {
+        #[cfg(test)]
+        crate::request::tests::faults::step();
         if let Poll::Ready(result) = dialled.as_mut().poll(context) {
             return Poll::Ready(result.map_err(Failure::from));
         }

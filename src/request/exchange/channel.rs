@@ -108,13 +108,9 @@ impl<'a> Channel<'a> {
         upload.rewind(self.client_buffer, forwarded, kept.bytes());
     }
 
-    /// Notices that the client went away while no server is on yet.
+    /// Notices that the client went away while no server is on yet. What has come of its body by then waits in its buffer.
     pub fn poll_client_gone(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
-        // A body on its way shows the end of the connection behind it, in its time.
-        if !self.scratch.upload.is_ended() {
-            return Poll::Pending;
-        }
-        self.poll_client_end(context).map_or_else(Poll::Ready, |()| Poll::Pending)
+        self.read_ahead(context).map_or_else(Poll::Ready, |()| Poll::Pending)
     }
 
     /// Sends the request and waits for the head of its final answer, or of a 101; interim answers are passed on meanwhile.
@@ -354,19 +350,18 @@ impl<'a> Channel<'a> {
     /// Notices that the client went away while there is nothing to read for the upload. What a pipelining client has sent
     /// stays in its buffer for the next exchange.
     fn poll_client_end(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
-        if !self.scratch.upload.is_ended() || self.has_client_ended {
-            return Ok(());
-        }
-        while self.client_buffer.has_room() {
+        if self.scratch.upload.is_ended() { self.read_ahead(context) } else { Ok(()) }
+    }
+
+    /// Reads what the client sends, as long as there is room for it.
+    fn read_ahead(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
+        while self.client_buffer.has_room() && !self.has_client_ended {
             // Most of the time there is nothing, and that is cheaper to learn without a read.
             if self.connection.stream.poll_readable(context).is_pending() {
                 return Ok(());
             }
             match self.connection.stream.poll_fill(context, self.client_buffer) {
-                Poll::Ready(Ok(0)) if self.connection.listener.config.half_close => {
-                    self.has_client_ended = true;
-                    return Ok(());
-                }
+                Poll::Ready(Ok(0)) if self.connection.listener.config.half_close => self.has_client_ended = true,
                 Poll::Ready(Ok(0)) | Poll::Ready(Err(_)) => return Err(Failure::ClientGone),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Pending => return Ok(()),
