@@ -18,6 +18,7 @@ mod harness;
 mod limits;
 mod listening;
 mod log;
+mod mixture;
 mod own_answers;
 mod places;
 mod pool_limits;

@@ -351,7 +351,7 @@ fn a_slow_request_is_never_repeated_for_being_slow() {
         let answer = proxy.client().get(target);
         assert_eq!((target, answer.status()), (target, 504));
     }
-    assert_eq!((slow.requests().len(), live.requests().len()), (2, 0));
+    assert_eq!((slow.wait_for_requests(2).len(), live.requests().len()), (2, 0));
     gate.open();
 }
 
