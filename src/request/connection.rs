@@ -23,7 +23,7 @@ use crate::request::worker::{ConnectionTicket, Worker};
 /// a reset (RFC 9112 9.6).
 const LINGER: (Duration, usize) = (Duration::from_secs(2), 1024 * 1024);
 
-/// How long a connection that came just before a drain may still take for its first request.
+/// How long a connection that came just before a drain may still take for its handshake, and for its first request.
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
 /// A client's connection.
@@ -141,10 +141,16 @@ async fn handshake(
     stream: TcpStream,
 ) -> Option<ClientStream> {
     let mut accept = std::pin::pin!(listener.tls.as_ref()?.accept(stream));
+    let mut has_grace = false;
     let done = poll_fn(|context| match accept.as_mut().poll(context) {
         Poll::Ready(result) => Poll::Ready(result.ok()),
-        Poll::Pending if deadline.poll_expired(context) => Poll::Ready(None),
-        Poll::Pending => Poll::Pending,
+        Poll::Pending => {
+            if worker.is_draining() && !has_grace {
+                has_grace = true;
+                deadline.set(worker.now() + DRAIN_GRACE);
+            }
+            if deadline.poll_expired(context) { Poll::Ready(None) } else { Poll::Pending }
+        }
     })
     .await;
     match done {

@@ -25,6 +25,12 @@ fn rules(limits: &str, origin: &Origin) -> String {
     )
 }
 
+/// The same with a TLS listener beside the plain one.
+fn both(limits: &str, origin: &Origin) -> String {
+    let tls = "listen \"127.0.0.1:0\" { tls { certificate \"site.crt\" key=\"site.key\"; } }\n";
+    rules(limits, origin) + tls
+}
+
 fn proxy(limits: &str, origin: &Origin) -> Proxy {
     Proxy::start(&rules(limits, origin))
 }
@@ -229,11 +235,7 @@ fn limit_body_max_is_the_rules_before_the_listeners_before_the_tops() {
 #[test]
 fn limit_body_max_is_413_that_a_client_reads_while_it_writes() {
     let origin = Origin::new("one");
-    let proxy = Proxy::start(&format!(
-        "listen \"127.0.0.1:0\"\nlisten \"127.0.0.1:0\" {{ tls {{ certificate \"site.crt\" key=\"site.key\"; }} }}\n\
-         pool \"o\" {{ server \"o1\" \"{}\"; }}\nrule use=\"o\"\n",
-        origin.address
-    ));
+    let proxy = Proxy::start(&both("", &origin));
     let total: u64 = (100 << 20) + 1;
     let clients = [Client::connect(proxy.addresses[0]), Client::connect_tls(proxy.addresses[1], "a.test")];
     for mut client in clients {
@@ -260,6 +262,23 @@ fn limit_body_max_is_413_that_is_not_lost_to_a_client_that_only_writes() {
     assert!((100..256).contains(&sent), "{sent} MiB");
     assert_eq!(client.response().status(), 413);
     assert!(started.elapsed() < DEADLINE);
+}
+
+/// What such a client still sends is read for 2 s and for 1 MiB at most; then the connection is gone.
+#[test]
+fn limit_body_max_is_413_and_the_end_for_a_client_that_goes_on_for_ever() {
+    let origin = Origin::new("one");
+    let proxy = Proxy::start(&both("body-max \"10B\"", &origin));
+    let clients = [Client::connect(proxy.addresses[0]), Client::connect_tls(proxy.addresses[1], "a.test")];
+    for mut client in clients {
+        let before = proxy.open_descriptors();
+        client.send("PUT /x HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1000000000\r\n\r\n");
+        assert_eq!(client.response().status(), 413);
+        let started = now();
+        wait_for("the end of a client that sends a byte now and then", DEADLINE, || client.try_send("x").err());
+        assert!(started.elapsed() >= Duration::from_secs(1), "{:?}", started.elapsed());
+        wait_for("its descriptor to be free", DEADLINE, || (proxy.open_descriptors() < before).then_some(()));
+    }
 }
 
 #[test]

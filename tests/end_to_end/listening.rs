@@ -192,6 +192,32 @@ fn running_out_of_descriptors_is_said_and_waited_for_without_spinning() {
     assert_eq!(proxy.client().get("/").status(), 200);
 }
 
+/// That there is no descriptor for a connection to a server says nothing about the server.
+#[test]
+fn running_out_of_descriptors_is_not_held_against_a_server() {
+    let origin = Origin::new("one");
+    let proxy = Setup::new(&format!(
+        "listen \"127.0.0.1:0\"\nworkers 1\nlimits {{ connections-max 1000; }}\naccess-log \"access.log\"\n\
+         pool \"o\" {{ server \"o1\" \"{}\"; }}\nrule path=\"/own\" respond=204\nrule use=\"o\"\n",
+        origin.address
+    ))
+    .descriptors(64, 64)
+    .start();
+    let mut first = proxy.client();
+    assert_eq!(first.get("/own").status(), 204);
+    let clients: Vec<Client> = (0..100).map(|_| proxy.client()).collect();
+    proxy.wait_for_error("accepting on 127.0.0.1");
+    for _ in 0..6 {
+        assert_eq!(first.get("/").status(), 502);
+    }
+    assert!(origin.requests().is_empty());
+    drop(clients);
+    wait_for("descriptors to be free", DEADLINE, || (first.get("/").status() == 200).then_some(()));
+    let records = proxy.wait_for_records("access.log", 8);
+    assert!(records[1..7].iter().all(|record| record["reason"] == "no-descriptors"), "{records:?}");
+    assert!(!proxy.errors().iter().any(|line| line.contains("server")), "{:?}", proxy.errors());
+}
+
 #[test]
 fn every_answer_of_its_own_says_what_it_is() {
     let (_keeper, refused) = refused_address();

@@ -367,6 +367,16 @@ fn a_log_that_can_not_be_opened_anew_goes_on_as_it_was() {
     assert_eq!(proxy.wait_for_records("moved/access.log", 1)[0]["status"], 200);
 }
 
+#[test]
+fn a_full_disk_holds_up_no_request_and_no_end() {
+    let mut proxy = Proxy::start("listen \"127.0.0.1:0\"\nworkers 1\nrule respond=200\naccess-log \"/dev/full\"");
+    ask_often(&proxy, 200);
+    let said = proxy.wait_for_error("the access log is not complete");
+    assert!(said.contains("No space left"), "{said}");
+    proxy.signal(Signal::SIGTERM);
+    assert_eq!(proxy.wait_for_exit().code(), Some(0));
+}
+
 /// Requests whose records have this many bytes and more.
 fn ask_often(proxy: &Proxy, count: usize) {
     let mut client: Client = proxy.client();
