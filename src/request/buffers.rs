@@ -1,6 +1,6 @@
 //! Buffers of one worker: borrowed for as long as bytes are in them, never owned by an idle connection.
 //!
-//! A buffer is 16 KiB; one that two reads in a row have filled grows to 256 KiB where memory allows, and shrinks when its
+//! A buffer is 20 KiB: a head and a body of 16 KiB, which servers like to send, come with one read and leave with one write; one that two reads in a row have filled grows to 256 KiB where memory allows, and shrinks when its
 //! stream stalls. All of a worker's buffers together stay under `buffer-memory`: a [`Grant`] is taken before a head is
 //! read and covers one buffer in each direction, so that an admitted exchange never waits for memory.
 
@@ -13,18 +13,21 @@ use std::task::{Poll, Waker};
 use crate::base::units::Bytes;
 
 /// The size of a buffer.
-pub const SMALL: usize = 16 * 1024;
+pub const SMALL: usize = 20 * 1024;
 /// The size of a buffer that its stream keeps filling.
 pub const LARGE: usize = 256 * 1024;
 /// What an exchange is granted.
 const GRANT: usize = 2 * SMALL;
-/// Free small buffers kept by a worker: 4 MiB of them.
+/// Free small buffers kept by a worker: 5 MiB of them.
 const FREE_MAX: usize = 256;
+/// Free large buffers kept by a worker: 4 MiB of them.
+const FREE_LARGE_MAX: usize = 16;
 
 /// A worker's buffer memory.
 #[derive(Debug)]
 pub struct BufferPool {
     free: RefCell<Vec<Box<[u8]>>>,
+    free_large: RefCell<Vec<Box<[u8]>>>,
     granted: Cell<usize>,
     limit: usize,
     waiting: RefCell<VecDeque<Waiter>>,
@@ -43,6 +46,7 @@ impl BufferPool {
     pub fn new(memory: Bytes) -> Rc<Self> {
         Rc::new(Self {
             free: RefCell::default(),
+            free_large: RefCell::default(),
             granted: Cell::new(0),
             limit: memory.as_usize().max(GRANT),
             waiting: RefCell::default(),
@@ -92,13 +96,24 @@ impl BufferPool {
         }
     }
 
-    fn take_small(&self) -> Box<[u8]> {
-        self.free.borrow_mut().pop().unwrap_or_else(|| vec![0; SMALL].into_boxed_slice())
+    /// Memory of that size: what was used before, where there is some, for to clear it costs as much as to fill it.
+    fn take(&self, size: usize) -> Box<[u8]> {
+        let free = match size {
+            SMALL => self.free.borrow_mut().pop(),
+            LARGE => self.free_large.borrow_mut().pop(),
+            _ => None,
+        };
+        free.unwrap_or_else(|| vec![0; size].into_boxed_slice())
     }
 
-    fn put_small(&self, memory: Box<[u8]>) {
-        let mut free = self.free.borrow_mut();
-        if memory.len() == SMALL && free.len() < FREE_MAX {
+    fn put(&self, memory: Box<[u8]>) {
+        let (free, max) = match memory.len() {
+            SMALL => (&self.free, FREE_MAX),
+            LARGE => (&self.free_large, FREE_LARGE_MAX),
+            _ => return,
+        };
+        let mut free = free.borrow_mut();
+        if free.len() < max {
             free.push(memory);
         }
     }
@@ -146,7 +161,7 @@ pub struct Grant {
 impl Grant {
     /// An empty buffer out of this grant; an exchange takes at most two at a time.
     pub fn buffer(&self) -> Buffer {
-        Buffer { memory: Box::default(), start: 0, end: 0, full_reads: 0, pool: Rc::clone(&self.pool) }
+        Buffer { memory: Box::default(), start: 0, end: 0, full_reads: 0, last_read: 0, pool: Rc::clone(&self.pool) }
     }
 
     /// Gives the memory back for a pause; the buffers must have been released.
@@ -191,6 +206,7 @@ pub struct Buffer {
     start: usize,
     end: usize,
     full_reads: u8,
+    last_read: usize,
     pool: Rc<BufferPool>,
 }
 
@@ -227,7 +243,7 @@ impl Buffer {
     /// Room for a read behind the unused bytes, which are moved to the front where less than half is left.
     pub fn room(&mut self) -> &mut [u8] {
         if self.memory.is_empty() {
-            self.memory = self.pool.take_small();
+            self.memory = self.pool.take(SMALL);
         }
         if self.start > 0 && self.memory.len() - self.end < self.memory.len() / 2 {
             self.memory.copy_within(self.start..self.end, 0);
@@ -246,7 +262,7 @@ impl Buffer {
     pub fn release(&mut self) {
         if self.is_empty() {
             self.shrink();
-            self.pool.put_small(std::mem::take(&mut self.memory));
+            self.pool.put(std::mem::take(&mut self.memory));
             self.start = 0;
             self.end = 0;
             self.full_reads = 0;
@@ -257,13 +273,24 @@ impl Buffer {
     pub fn filled(&mut self, count: usize) {
         self.end = (self.end + count).min(self.memory.len());
         self.full_reads = if self.end == self.memory.len() { self.full_reads.saturating_add(1) } else { 0 };
+        self.last_read = count;
     }
 
-    /// Grows an empty buffer whose last two reads were full.
-    pub fn grow_if_busy(&mut self) {
-        if self.full_reads >= 2 && self.is_empty() && self.memory.len() == SMALL {
+    /// Grows an empty buffer whose last two reads were full; one is enough where `expected` bytes are still to come and
+    /// would fill it many times over.
+    pub fn grow_if_busy(&mut self, expected: u64) {
+        let enough = if expected >= LARGE as u64 { 1 } else { 2 };
+        if self.full_reads >= enough && self.is_empty() && self.memory.len() == SMALL {
             self.full_reads = 0;
             self.resize(LARGE);
+        }
+    }
+
+    /// Gives the memory beyond [`SMALL`] back where the last read would have fitted without it: the stream stalls, or is
+    /// slow.
+    pub fn shrink_if_slow(&mut self) {
+        if self.last_read < SMALL {
+            self.shrink();
         }
     }
 
@@ -286,7 +313,7 @@ impl Buffer {
         if size > before && !self.pool.try_take(size - before) {
             return false;
         }
-        let mut memory = if size == SMALL { self.pool.take_small() } else { vec![0; size].into_boxed_slice() };
+        let mut memory = self.pool.take(size);
         let kept = self.end - self.start;
         if let (Some(to), Some(from)) = (memory.get_mut(..kept), self.memory.get(self.start..self.end)) {
             to.copy_from_slice(from);
@@ -294,7 +321,7 @@ impl Buffer {
         self.start = 0;
         self.end = kept;
         let old = std::mem::replace(&mut self.memory, memory);
-        self.pool.put_small(old);
+        self.pool.put(old);
         if size < before {
             self.pool.give_back(before - size);
         }
@@ -308,7 +335,7 @@ impl Drop for Buffer {
         if memory.len() > SMALL {
             self.pool.give_back(memory.len() - SMALL);
         }
-        self.pool.put_small(memory);
+        self.pool.put(memory);
     }
 }
 
@@ -397,7 +424,7 @@ mod tests {
             buffer.filled(room);
             buffer.consume(room);
         }
-        buffer.grow_if_busy();
+        buffer.grow_if_busy(0);
         assert_eq!(buffer.room().len(), LARGE);
         assert_eq!(pool.granted(), 2 * SMALL + LARGE - SMALL);
         buffer.shrink();

@@ -91,8 +91,6 @@ pub(in crate::request) fn life(
     let listener = Arc::clone(listener);
     async move {
         let guard = PanicCounter { worker: Rc::clone(&worker), is_done: Cell::new(false) };
-        // Heads and small bodies leave in one write: waiting for more would only delay them.
-        let _ = stream.set_nodelay(true);
         let deadline = ticket.deadline();
         deadline.set(worker.now() + listener.config.limits.header_timeout);
         let stream = match &listener.tls {
@@ -176,6 +174,8 @@ async fn live(mut connection: Connection) {
         }
     };
     match next {
+        // Without TLS there is nothing to say: to let go of the socket ends it.
+        Next::Idle | Next::Close if matches!(connection.stream, ClientStream::Plain(_)) => {}
         Next::Idle | Next::Close => close(&mut connection).await,
         Next::Linger => Box::pin(linger(&mut connection)).await,
         Next::Drop => {}
