@@ -30,6 +30,13 @@ impl Server {
     }
 }
 
+/// A pool of one server for each name and origin.
+pub fn pools_of_one(origins: &[(&str, &Origin)]) -> String {
+    let pool =
+        |(name, origin): &(&str, &Origin)| format!("pool \"{name}\" {{ server \"o\" \"{}\" }}\n", origin.address);
+    origins.iter().map(pool).collect()
+}
+
 /// The pool `p` of servers `o1`, `o2` and so on, with `lines` behind them.
 pub fn pool(servers: impl IntoIterator<Item = impl Into<Server>>, lines: impl Display) -> String {
     let mut text = "pool \"p\" {\n".to_owned();

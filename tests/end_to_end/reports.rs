@@ -26,7 +26,7 @@
 
 use std::sync::Arc;
 
-use crate::pools::{Server, all_to, pool};
+use crate::pools::{Server, all_to, pools_of_one};
 use crate::support::deadline::Gate;
 use crate::support::{DEADLINE, End, Origin, Proxy, wait_for};
 
@@ -77,12 +77,8 @@ fn weights_are_kept_when_a_server_comes_back() {
 
 #[test]
 fn hosts_are_tried_in_file_order_whatever_their_length() {
-    let origins = [Origin::new("exact"), Origin::new("wildcard")];
-    let pools: String = ["exact", "wildcard"]
-        .iter()
-        .zip(&origins)
-        .map(|(name, origin)| pool([origin], "").replace("pool \"p\"", &format!("pool \"{name}\"")))
-        .collect();
+    let (one, two) = (Origin::new("exact"), Origin::new("wildcard"));
+    let pools = pools_of_one(&[("exact", &one), ("wildcard", &two)]);
     let exact = "rule host=\"a.test\" use=\"exact\"\n";
     let wildcard = "rule host=\"*.test\" use=\"wildcard\"\n";
     for (rules, expected, is_hidden) in

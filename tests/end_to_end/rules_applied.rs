@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::pools::pool;
+use crate::pools::{pool, pools_of_one};
 use crate::support::{Origin, Proxy};
 
 const RULES: &str = r#"
@@ -70,12 +70,8 @@ rule path="/r/{{*rest}}" rewrite="/s/{{rest}}" use="p"
 
 #[test]
 fn a_split_deals_by_weight_and_sticks_to_its_key() {
-    let origins = [Origin::new("stable"), Origin::new("canary")];
-    let pools: String = ["stable", "canary"]
-        .iter()
-        .zip(&origins)
-        .map(|(name, origin)| pool([origin], "").replace("pool \"p\"", &format!("pool \"{name}\"")))
-        .collect();
+    let (one, two) = (Origin::new("stable"), Origin::new("canary"));
+    let pools = pools_of_one(&[("stable", &one), ("canary", &two)]);
     let rules = format!(
         r#"
 workers 1
