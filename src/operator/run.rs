@@ -235,6 +235,7 @@ struct Signals {
     interrupt: Signal,
     hang_up: Signal,
     reopen: Signal,
+    upgrade: Signal,
 }
 
 impl Signals {
@@ -244,6 +245,7 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
             reopen: signal(SignalKind::user_defined1())?,
+            upgrade: signal(SignalKind::user_defined2())?,
         })
     }
 }
@@ -255,6 +257,7 @@ impl Running {
                 _ = signals.terminate.recv() => break,
                 _ = signals.interrupt.recv() => break,
                 _ = signals.hang_up.recv() => tracing::warn!("SIGHUP: reloading is not supported yet; nothing changes"),
+                _ = signals.upgrade.recv() => tracing::warn!("SIGUSR2: upgrading is not supported yet; nothing changes"),
                 _ = signals.reopen.recv() => self.reopen_log(),
                 () = tokio::time::sleep(WATCH) => self.look_at_threads()?,
             }
@@ -267,6 +270,7 @@ impl Running {
                 _ = signals.terminate.recv() => break false,
                 _ = signals.interrupt.recv() => break false,
                 _ = signals.hang_up.recv() => {}
+                _ = signals.upgrade.recv() => {}
                 _ = signals.reopen.recv() => self.reopen_log(),
                 () = tokio::time::sleep_until(deadline) => break false,
                 () = tokio::time::sleep(WATCH / 10) => if self.threads.iter().all(|(_, thread)| thread.is_finished()) {

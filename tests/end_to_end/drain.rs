@@ -204,6 +204,7 @@ fn a_second_signal_ends_at_once() {
         proxy.signal(Signal::SIGTERM);
         proxy.wait_for_error("draining");
         proxy.signal(Signal::SIGHUP);
+        proxy.signal(Signal::SIGUSR2);
         assert!(proxy.is_running());
         proxy.signal(second);
         assert_eq!(proxy.wait_for_exit().code(), Some(0));
@@ -213,14 +214,16 @@ fn a_second_signal_ends_at_once() {
 }
 
 #[test]
-fn sighup_is_said_and_changes_nothing() {
+fn signals_that_do_nothing_yet_are_said_and_change_nothing() {
     let (origin, gate) = gated();
     let mut proxy = Proxy::start(&rules("", &origin));
     let mut client = proxy.client();
     client.send(GET);
     origin.wait_for_requests(1);
-    proxy.signal(Signal::SIGHUP);
-    assert!(proxy.wait_for_error("SIGHUP").contains("not supported yet"));
+    for signal in [Signal::SIGHUP, Signal::SIGUSR2] {
+        proxy.signal(signal);
+        assert!(proxy.wait_for_error(signal.as_str()).contains("not supported yet"));
+    }
     gate.open();
     let answer = client.response();
     assert_eq!((answer.text().as_str(), answer.field("connection")), ("late", None));

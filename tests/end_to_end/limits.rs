@@ -418,6 +418,27 @@ fn limit_buffer_memory_is_a_pause_of_reading_heads() {
     assert_eq!(waiting.get("/").text(), "late");
 }
 
+/// Bodies that would like larger buffers get along without them.
+#[test]
+fn limit_buffer_memory_is_enough_for_large_bodies_side_by_side() {
+    let length = 2 << 20;
+    let origin = Origin::with(move |exchange| {
+        exchange.read_body();
+        exchange.respond(200, &[], &vec![b'x'; length]);
+    });
+    let proxy = proxy("buffer-memory \"1MiB\"", &origin);
+    let address = proxy.address();
+    let one = move || {
+        let mut client = Client::connect(address);
+        client.send(format!("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: {length}\r\n\r\n"));
+        client.send(vec![b'y'; length]);
+        client.response().body.len()
+    };
+    let clients: Vec<_> = (0..40).map(|_| std::thread::spawn(one)).collect();
+    assert!(clients.into_iter().all(|client| client.join().unwrap() == length));
+    assert!(origin.requests().iter().all(|request| request.is_complete && request.body_length == length as u64));
+}
+
 #[test]
 fn limit_buffer_memory_is_waited_for_no_longer_than_for_a_head() {
     let (origin, gate) = gated();
