@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::base::rng::derive_seed;
 use crate::base::time;
 use crate::pure::config::ProcessLimits;
 use crate::shared::counters::{Counter, ProcessCounters};
@@ -85,7 +86,7 @@ impl Process {
             handshakes: Counter::default(),
             handshakes_failed: Counter::default(),
             accept_errors: Counter::default(),
-            learned: LearnedTypes::new(LEARNED_MAX, seed),
+            learned: LearnedTypes::new(LEARNED_MAX, derive_seed(seed, "media types", 0)),
             connections: Connections { now: AtomicU32::new(0), max: connections_max.max(1) },
             clients: ClientTable::default(),
             seed,

@@ -223,7 +223,7 @@ rule use="a"
             local,
             tls: None,
         });
-        let worker = Worker::begin(7, process, &store, sender, None);
+        let worker = Worker::begin(0, process, &store, sender, None);
         Self { worker, listener, store, outcomes, door }
     }
 

@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::Receiver;
 
 use crate::base::id::ListenerIndex;
-use crate::base::rng::Rng;
+use crate::base::rng::{Rng, derive_seed};
 use crate::base::time::{self, Timestamp};
 use crate::request::access_log::WorkerLog;
 use crate::request::buffers::BufferPool;
@@ -52,7 +52,7 @@ pub struct Worker {
     pub buffers: Rc<BufferPool>,
     /// Idle connections to servers.
     pub idle: IdleConnections,
-    /// Random numbers.
+    /// Random numbers for choices; never for what is to be unique or secret.
     pub rng: RefCell<Rng>,
     /// The access log.
     pub log: RefCell<Option<WorkerLog>>,
@@ -129,17 +129,18 @@ impl Worker {
 
     /// A worker on the runtime of this thread, with the tasks that keep its time.
     pub(in crate::request) fn begin(
-        seed: u64,
+        number: usize,
         shared: Arc<Process>,
         store: &SnapshotStore,
         outcomes: OutcomeSender,
         log: Option<WorkerLog>,
     ) -> Rc<Self> {
+        let seed = |purpose| derive_seed(shared.seed, purpose, number as u64);
         let worker = Rc::new(Self {
             buffers: BufferPool::new(shared.limits.buffer_memory),
             idle: IdleConnections::default(),
-            rng: RefCell::new(Rng::new(seed)),
-            admission: Admission::new(store, outcomes, seed),
+            rng: RefCell::new(Rng::new(seed("choices"))),
+            admission: Admission::new(store, outcomes, seed("schedulers")),
             date: RefCell::default(),
             log: RefCell::new(log),
             deadlines: Rc::default(),
@@ -268,8 +269,7 @@ pub fn start(start: Start) -> io::Result<JoinHandle<()>> {
 
 async fn run(start: Start) {
     let Start { number, shared, store, outcomes, log, mut inbox, listeners } = start;
-    let seed = shared.seed.wrapping_add((number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    let worker = Worker::begin(seed, shared, &store, outcomes, log);
+    let worker = Worker::begin(number, shared, &store, outcomes, log);
     let mut open: Vec<(ListenerIndex, Rc<Closing>)> = Vec::new();
     while let Some(order) = inbox.recv().await {
         match order {
