@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::base::time::{self, Timestamp};
+use crate::request::clock;
 
 /// Deadlines may fire this much late.
 pub const TICK: Duration = Duration::from_millis(10);
@@ -171,7 +172,7 @@ impl Deadlines {
     /// Drives the queue for as long as it is polled; one per worker.
     pub async fn drive(self: Rc<Self>) {
         loop {
-            let next = self.fire(time::now());
+            let next = self.fire(clock::refresh());
             self.next.set(next);
             let wake_at = next.map(|at| tokio::time::Instant::from_std(time::instant_of(at + TICK)));
             let mut sleep = std::pin::pin!(async {

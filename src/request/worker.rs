@@ -15,9 +15,10 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::base::id::ListenerIndex;
 use crate::base::rng::{Rng, derive_seed};
-use crate::base::time::{self, Timestamp};
+use crate::base::time::Timestamp;
 use crate::request::access_log::WorkerLog;
 use crate::request::buffers::BufferPool;
+use crate::request::clock;
 use crate::request::date::HttpDate;
 use crate::request::deadlines::{Deadline, Deadlines};
 use crate::request::exchange::scratch::Scratch;
@@ -36,11 +37,6 @@ const WARM_MAX: usize = 128;
 /// Exchanges whose scratch memory is kept for the next.
 const SCRATCH_MAX: usize = 256;
 
-thread_local! {
-    /// Whether the thread has slept since the clock was last read.
-    static HAS_SLEPT: Cell<bool> = const { Cell::new(true) };
-}
-
 /// What a worker is made of.
 #[derive(Debug)]
 pub struct Worker {
@@ -57,7 +53,6 @@ pub struct Worker {
     /// The access log.
     pub log: RefCell<Option<WorkerLog>>,
     deadlines: Rc<Deadlines>,
-    clock: Cell<Timestamp>,
     is_draining: Cell<bool>,
     warm: Cell<usize>,
     date: RefCell<HttpDate>,
@@ -68,12 +63,9 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// The time, read once per turn of the runtime: good enough for deadlines.
+    /// The time, good enough for deadlines.
     pub fn now(&self) -> Timestamp {
-        if HAS_SLEPT.replace(false) {
-            self.clock.set(time::now());
-        }
-        self.clock.get()
+        clock::now()
     }
 
     /// Calls `use_date` with the time as HTTP writes it (RFC 9110 5.6.7).
@@ -144,7 +136,6 @@ impl Worker {
             date: RefCell::default(),
             log: RefCell::new(log),
             deadlines: Rc::default(),
-            clock: Cell::default(),
             is_draining: Cell::new(false),
             warm: Cell::default(),
             scratch: RefCell::default(),
@@ -167,12 +158,10 @@ impl Worker {
     async fn sweep(self: Rc<Self>) {
         loop {
             tokio::time::sleep(SWEEP).await;
-            // A thread that always has something to do never sleeps: its clock goes all the same.
-            HAS_SLEPT.set(true);
-            let now = self.now();
+            let now = clock::refresh();
             self.idle.sweep(now);
             if let Some(log) = &mut *self.log.borrow_mut() {
-                log.flush(self.now());
+                log.flush(now);
             }
         }
     }
@@ -252,7 +241,7 @@ pub(crate) fn runtime() -> io::Result<LocalRuntime> {
     Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .on_thread_unpark(|| HAS_SLEPT.set(true))
+        .on_thread_unpark(clock::has_slept)
         .build_local(LocalOptions::default())
 }
 
