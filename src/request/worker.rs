@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::Receiver;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::base::id::ListenerIndex;
 use crate::base::rng::{Rng, derive_seed};
@@ -114,18 +115,21 @@ impl Worker {
     pub fn register(self: &Rc<Self>, client: IpAddr, per_client_max: Option<u32>) -> ConnectionTicket {
         let number = self.next_connection.get();
         self.next_connection.set(number + 1);
-        self.connections.borrow_mut().insert(number, self.deadlines.deadline());
+        let deadline = self.deadlines.deadline();
+        self.connections.borrow_mut().insert(number, Rc::clone(&deadline));
         let place = per_client_max.map(|max| self.shared.clients.enter(client, max));
-        ConnectionTicket { worker: Rc::downgrade(self), number, shared: Arc::clone(&self.shared), place }
+        ConnectionTicket { worker: Rc::downgrade(self), number, deadline, shared: Arc::clone(&self.shared), place }
     }
 
-    /// A worker on the runtime of this thread, with the tasks that keep its time.
+    /// A worker on the runtime of this thread, with the tasks that keep its time: without them it has no deadlines, so that
+    /// their end must be its end.
     pub(in crate::request) fn begin(
         number: usize,
         shared: Arc<Process>,
         store: &SnapshotStore,
         outcomes: OutcomeSender,
         log: Option<WorkerLog>,
+        support: &mut JoinSet<()>,
     ) -> Rc<Self> {
         let seed = |purpose| derive_seed(shared.seed, purpose, number as u64);
         let worker = Rc::new(Self {
@@ -143,8 +147,8 @@ impl Worker {
             next_connection: Cell::default(),
             shared,
         });
-        tokio::task::spawn_local(Rc::clone(&worker.deadlines).drive());
-        tokio::task::spawn_local(Rc::clone(&worker).sweep());
+        support.spawn_local(Rc::clone(&worker.deadlines).drive());
+        support.spawn_local(Rc::clone(&worker).sweep());
         worker
     }
 
@@ -184,6 +188,7 @@ impl Drop for WarmPlace<'_> {
 pub struct ConnectionTicket {
     worker: Weak<Worker>,
     number: u64,
+    deadline: Rc<Deadline>,
     shared: Arc<Process>,
     place: Option<ClientPlace>,
 }
@@ -191,9 +196,7 @@ pub struct ConnectionTicket {
 impl ConnectionTicket {
     /// The connection's deadline.
     pub fn deadline(&self) -> Rc<Deadline> {
-        let worker = self.worker.upgrade();
-        let known = worker.as_ref().and_then(|worker| worker.connections.borrow().get(&self.number).cloned());
-        known.unwrap_or_else(|| Rc::<Deadlines>::default().deadline())
+        Rc::clone(&self.deadline)
     }
 
     /// Whether the client has more connections than it may.
@@ -206,11 +209,9 @@ impl Drop for ConnectionTicket {
     fn drop(&mut self) {
         self.shared.connections.leave();
         if let Some(worker) = self.worker.upgrade() {
-            let deadline = worker.connections.borrow_mut().remove(&self.number);
-            if let Some(deadline) = deadline {
-                deadline.retire();
-            }
+            worker.connections.borrow_mut().remove(&self.number);
         }
+        self.deadline.retire();
     }
 }
 
@@ -257,50 +258,134 @@ pub fn start(start: Start) -> io::Result<JoinHandle<()>> {
 }
 
 async fn run(start: Start) {
-    let Start { number, shared, store, outcomes, log, mut inbox, listeners } = start;
-    let worker = Worker::begin(number, shared, &store, outcomes, log);
-    let mut open: Vec<(ListenerIndex, Rc<Closing>)> = Vec::new();
-    while let Some(order) = inbox.recv().await {
-        match order {
-            Order::Add { listener, socket } => {
-                let plan = listeners.iter().find(|plan| plan.index == listener);
-                match (plan, tokio::net::TcpListener::from_std(socket)) {
-                    (Some(plan), Ok(socket)) => {
-                        let closing = Rc::<Closing>::default();
-                        let task = listener::accept(Rc::clone(&worker), Arc::clone(plan), socket, Rc::clone(&closing));
-                        tokio::task::spawn_local(task);
-                        open.push((listener, closing));
-                    }
-                    (None, _) => tracing::error!("a socket was added for a listener that is not configured"),
-                    (_, Err(error)) => tracing::error!("a listening socket could not be used: {error}"),
-                }
-            }
-            Order::Remove(listener) => open.retain(|(index, closing)| {
-                let stays = *index != listener;
-                if !stays {
-                    closing.close();
-                }
-                stays
-            }),
-            Order::Drain => break,
-            Order::Stop => return,
-        }
-    }
-    open.iter().for_each(|(_, closing)| closing.close());
-    worker.drain();
-    drained(&worker, &open, &mut inbox).await;
+    let Start { number, shared, store, outcomes, log, inbox, listeners } = start;
+    let mut support = JoinSet::new();
+    let worker = Worker::begin(number, shared, &store, outcomes, log, &mut support);
+    let end = Duty { worker: Rc::clone(&worker), support, inbox, listeners, open: Vec::new() }.go_on().await;
     if let Some(log) = &mut *worker.log.borrow_mut() {
         log.flush(worker.now());
     }
+    if let Err(error) = end {
+        tracing::error!("a task that worker {number} can't do without has died");
+        // The thread dies of what the task died of, and the process ends with the thread.
+        if let Ok(cause) = error.try_into_panic() {
+            std::panic::resume_unwind(cause);
+        }
+    }
 }
 
-/// Waits until the last connection has ended, or for the order to stop.
-async fn drained(worker: &Worker, open: &[(ListenerIndex, Rc<Closing>)], inbox: &mut Receiver<Order>) {
-    let is_busy = || !worker.connections.borrow().is_empty() || open.iter().any(|(_, closing)| !closing.is_closed());
-    while is_busy() {
-        tokio::select! {
-            order = inbox.recv() => if matches!(order, Some(Order::Stop) | None) { return },
-            () = tokio::time::sleep(Duration::from_millis(10)) => {}
+/// A worker under orders.
+struct Duty {
+    worker: Rc<Worker>,
+    /// The tasks that it can't do without.
+    support: JoinSet<()>,
+    inbox: Receiver<Order>,
+    listeners: Vec<Arc<Listener>>,
+    open: Vec<(ListenerIndex, Rc<Closing>)>,
+}
+
+impl Duty {
+    /// Does as ordered until it has drained or is to stop.
+    ///
+    /// # Errors
+    /// Where a supporting task has died.
+    async fn go_on(mut self) -> Result<(), JoinError> {
+        loop {
+            let order = tokio::select! {
+                order = self.inbox.recv() => order,
+                Some(ended) = self.support.join_next() => {
+                    ended?;
+                    continue;
+                }
+            };
+            match order {
+                Some(Order::Add { listener, socket }) => self.add(listener, socket),
+                Some(Order::Remove(listener)) => self.open.retain(|(index, closing)| {
+                    let stays = *index != listener;
+                    if !stays {
+                        closing.close();
+                    }
+                    stays
+                }),
+                Some(Order::Drain) | None => return self.drain().await,
+                Some(Order::Stop) => return Ok(()),
+            }
         }
+    }
+
+    fn add(&mut self, listener: ListenerIndex, socket: std::net::TcpListener) {
+        let plan = self.listeners.iter().find(|plan| plan.index == listener);
+        match (plan, tokio::net::TcpListener::from_std(socket)) {
+            (Some(plan), Ok(socket)) => {
+                let closing = Rc::<Closing>::default();
+                let task = listener::accept(Rc::clone(&self.worker), Arc::clone(plan), socket, Rc::clone(&closing));
+                self.support.spawn_local(task);
+                self.open.push((listener, closing));
+            }
+            (None, _) => tracing::error!("a socket was added for a listener that is not configured"),
+            (_, Err(error)) => tracing::error!("a listening socket could not be used: {error}"),
+        }
+    }
+
+    /// Takes no more, and waits until the last connection has ended, or for the order to stop.
+    async fn drain(mut self) -> Result<(), JoinError> {
+        self.open.iter().for_each(|(_, closing)| closing.close());
+        self.worker.drain();
+        while self.is_busy() {
+            tokio::select! {
+                order = self.inbox.recv() => if matches!(order, Some(Order::Stop) | None) { return Ok(()) },
+                Some(ended) = self.support.join_next() => ended?,
+                () = tokio::time::sleep(Duration::from_millis(10)) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.worker.connections.borrow().is_empty() || self.open.iter().any(|(_, closing)| !closing.is_closed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Wake, Waker};
+
+    use super::*;
+    use crate::pure::config::load_text;
+    use crate::pure::rule::compile::RuleSet;
+    use crate::shared::counters::ProcessCounters;
+    use crate::shared::inbox::Inbox;
+    use crate::shared::outcome::outcome_queue;
+
+    /// A task that panics when it is woken.
+    struct Fatal;
+
+    impl Wake for Fatal {
+        fn wake(self: Arc<Self>) {
+            panic!("injected");
+        }
+    }
+
+    #[test]
+    fn a_worker_whose_deadlines_died_ends() {
+        let config = Arc::new(load_text("listen \"127.0.0.1:0\"\nrule respond=204\n").unwrap());
+        let counters = Arc::new(ProcessCounters::default());
+        let rules = Arc::new(RuleSet::compile(config.rules.clone()).unwrap());
+        let store = SnapshotStore::new(Arc::clone(&config), rules, Arc::clone(&counters));
+        let shared = Arc::new(Process::new(config.process, 10, 7, Arc::clone(&counters)));
+        let (orders, inbox) = Inbox::new();
+        runtime().unwrap().block_on(async {
+            let mut support = JoinSet::new();
+            let (outcomes, _reports) = outcome_queue(counters);
+            let worker = Worker::begin(0, Arc::clone(&shared), &store, outcomes, None, &mut support);
+            shared.connections.enter();
+            let ticket = worker.register("192.0.2.1".parse().unwrap(), None);
+            let deadline = ticket.deadline();
+            deadline.poll_expired(&Context::from_waker(&Waker::from(Arc::new(Fatal))));
+            deadline.set(worker.now());
+            let duty = Duty { worker, support, inbox, listeners: Vec::new(), open: Vec::new() };
+            assert!(duty.go_on().await.unwrap_err().is_panic());
+        });
+        drop(orders);
     }
 }
