@@ -213,14 +213,16 @@ fn a_second_signal_ends_at_once() {
 }
 
 #[test]
-fn sighup_is_said_and_changes_nothing() {
+fn sighup_and_sigusr2_are_said_and_change_nothing() {
     let (origin, gate) = gated();
     let mut proxy = Proxy::start(&rules("", &origin));
     let mut client = proxy.client();
     client.send(GET);
     origin.wait_for_requests(1);
-    proxy.signal(Signal::SIGHUP);
-    assert!(proxy.wait_for_error("SIGHUP").contains("not supported yet"));
+    for signal in [Signal::SIGHUP, Signal::SIGUSR2] {
+        proxy.signal(signal);
+        assert!(proxy.wait_for_error(signal.as_str()).contains("not supported yet"));
+    }
     gate.open();
     let answer = client.response();
     assert_eq!((answer.text().as_str(), answer.field("connection")), ("late", None));
@@ -247,7 +249,7 @@ fn signals_are_caught_before_anything_is_listened_on() {
     let origin = Origin::new("one");
     let proxy = Proxy::start(&rules("", &origin));
     let caught = proxy.caught_signals();
-    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1] {
+    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2] {
         assert!(caught & (1 << (signal as i32 - 1)) != 0, "{signal} is not caught: {caught:x}");
     }
 }
