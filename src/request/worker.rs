@@ -17,6 +17,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::base::id::ListenerIndex;
 use crate::base::rng::{Rng, derive_seed};
 use crate::base::time::Timestamp;
+use crate::pure::trust::is_trusted;
 use crate::request::access_log::WorkerLog;
 use crate::request::buffers::BufferPool;
 use crate::request::clock;
@@ -111,13 +112,19 @@ impl Worker {
         }
     }
 
-    /// Takes a connection that has entered the count of connections into the worker's list.
-    pub fn register(self: &Rc<Self>, client: IpAddr, per_client_max: Option<u32>) -> ConnectionTicket {
+    /// Takes a connection that has entered the count of connections into the worker's list. Trusted proxies may have any
+    /// number: theirs are those of all their clients.
+    pub fn register(self: &Rc<Self>, peer: IpAddr, listener: &Listener) -> ConnectionTicket {
         let number = self.next_connection.get();
         self.next_connection.set(number + 1);
         let deadline = self.deadlines.deadline();
         self.connections.borrow_mut().insert(number, Rc::clone(&deadline));
-        let place = per_client_max.map(|max| self.shared.clients.enter(client, max));
+        let config = &listener.config;
+        let place = config
+            .limits
+            .connections_per_client_max
+            .filter(|_| !is_trusted(peer.to_canonical(), &config.trusted_proxies))
+            .map(|max| self.shared.clients.enter(listener.index, peer, max));
         ConnectionTicket { worker: Rc::downgrade(self), number, deadline, shared: Arc::clone(&self.shared), place }
     }
 
@@ -351,11 +358,16 @@ mod tests {
     use std::task::{Context, Wake, Waker};
 
     use super::*;
-    use crate::pure::config::load_text;
+    use crate::pure::config::{Config, load_text};
     use crate::pure::rule::compile::RuleSet;
     use crate::shared::counters::ProcessCounters;
     use crate::shared::inbox::Inbox;
     use crate::shared::outcome::outcome_queue;
+
+    fn plan(config: &Config) -> Listener {
+        let local = "127.0.0.1:80".parse().unwrap();
+        Listener { index: ListenerIndex(0), name: String::new(), config: config.listeners[0].clone(), local, tls: None }
+    }
 
     /// A task that panics when it is woken.
     struct Fatal;
@@ -366,20 +378,33 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_worker_whose_deadlines_died_ends() {
-        let config = Arc::new(load_text("listen \"127.0.0.1:0\"\nrule respond=204\n").unwrap());
+    /// A worker and its supporting tasks, on the runtime of this thread.
+    fn worker(config: &Arc<Config>) -> (Rc<Worker>, JoinSet<()>) {
         let counters = Arc::new(ProcessCounters::default());
         let rules = Arc::new(RuleSet::compile(config.rules.clone()).unwrap());
-        let store = SnapshotStore::new(Arc::clone(&config), rules, Arc::clone(&counters));
+        let store = SnapshotStore::new(Arc::clone(config), rules, Arc::clone(&counters));
         let shared = Arc::new(Process::new(config.process, 10, 7, Arc::clone(&counters)));
+        let (outcomes, _reports) = outcome_queue(counters);
+        let mut support = JoinSet::new();
+        (Worker::begin(0, shared, &store, outcomes, None, &mut support), support)
+    }
+
+    fn connection(worker: &Rc<Worker>, peer: &str, listener: &Listener) -> ConnectionTicket {
+        worker.shared.connections.enter();
+        worker.register(peer.parse().unwrap(), listener)
+    }
+
+    fn load(text: &str) -> Arc<Config> {
+        Arc::new(load_text(text).unwrap())
+    }
+
+    #[test]
+    fn a_worker_whose_deadlines_died_ends() {
+        let config = load("listen \"127.0.0.1:0\"\nrule respond=204\n");
         let (orders, inbox) = Inbox::new();
         runtime().unwrap().block_on(async {
-            let mut support = JoinSet::new();
-            let (outcomes, _reports) = outcome_queue(counters);
-            let worker = Worker::begin(0, Arc::clone(&shared), &store, outcomes, None, &mut support);
-            shared.connections.enter();
-            let ticket = worker.register("192.0.2.1".parse().unwrap(), None);
+            let (worker, support) = worker(&config);
+            let ticket = connection(&worker, "192.0.2.1", &plan(&config));
             let deadline = ticket.deadline();
             deadline.poll_expired(&Context::from_waker(&Waker::from(Arc::new(Fatal))));
             deadline.set(worker.now());
@@ -387,5 +412,20 @@ mod tests {
             assert!(duty.go_on().await.unwrap_err().is_panic());
         });
         drop(orders);
+    }
+
+    #[test]
+    fn users_behind_a_trusted_proxy_are_not_one_client() {
+        let config = load(
+            "listen \"127.0.0.1:0\" { trusted-proxies \"10.0.0.0/8\"; limits { connections-per-client-max 1; }; }\nrule respond=204\n",
+        );
+        runtime().unwrap().block_on(async {
+            let (worker, _support) = worker(&config);
+            let listener = plan(&config);
+            for (peer, is_over_limit) in [("10.0.0.1", false), ("::ffff:10.0.0.1", false), ("192.0.2.1", true)] {
+                let _first = connection(&worker, peer, &listener);
+                assert_eq!(connection(&worker, peer, &listener).is_over_limit(), is_over_limit, "{peer}");
+            }
+        });
     }
 }
