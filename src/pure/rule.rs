@@ -14,7 +14,7 @@ pub mod hash;
 mod index;
 pub mod key;
 pub mod media;
-mod parts;
+pub(in crate::pure) mod parts;
 pub mod path;
 pub mod pattern;
 mod predicate;

@@ -5,7 +5,7 @@
 //! read and covers one buffer in each direction, so that an admitted exchange never waits for memory.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
@@ -30,15 +30,9 @@ pub struct BufferPool {
     free_large: RefCell<Vec<Box<[u8]>>>,
     granted: Cell<usize>,
     limit: usize,
-    waiting: RefCell<VecDeque<Waiter>>,
+    /// Those who wait for memory, by the number of their turn; each until it has some or gives up.
+    waiting: RefCell<BTreeMap<u64, Waker>>,
     next_waiter: Cell<u64>,
-}
-
-/// Somebody who waits for memory; in the queue until it has some or gives up.
-#[derive(Debug)]
-struct Waiter {
-    number: u64,
-    waker: Waker,
 }
 
 impl BufferPool {
@@ -54,9 +48,10 @@ impl BufferPool {
         })
     }
 
-    /// Memory for an exchange, one buffer in each direction, where there is enough.
+    /// Memory for an exchange, one buffer in each direction, where there is enough and nobody waits for it.
     pub fn try_grant(self: &Rc<Self>) -> Option<Grant> {
-        self.try_take(GRANT).then(|| Grant { pool: Rc::clone(self), bytes: Cell::new(GRANT) })
+        (!self.is_waited_for() && self.try_take(GRANT))
+            .then(|| Grant { pool: Rc::clone(self), bytes: Cell::new(GRANT) })
     }
 
     /// Waits until there is memory for an exchange.
@@ -76,6 +71,10 @@ impl BufferPool {
         self.granted.get() <= self.limit / 2
     }
 
+    fn is_waited_for(&self) -> bool {
+        !self.waiting.borrow().is_empty()
+    }
+
     fn try_take(&self, bytes: usize) -> bool {
         let granted = self.granted.get() + bytes;
         if granted > self.limit {
@@ -91,8 +90,8 @@ impl BufferPool {
     }
 
     fn wake_next(&self) {
-        if let Some(first) = self.waiting.borrow().front() {
-            first.waker.wake_by_ref();
+        if let Some((_, first)) = self.waiting.borrow().first_key_value() {
+            first.wake_by_ref();
         }
     }
 
@@ -132,21 +131,20 @@ impl<'p> Turn<'p> {
         Self { pool, number }
     }
 
+    /// Whether nobody came before.
+    fn is_first(&self) -> bool {
+        self.pool.waiting.borrow().first_key_value().is_none_or(|(first, _)| *first >= self.number)
+    }
+
     fn wait(&self, waker: &Waker) {
         let mut waiting = self.pool.waiting.borrow_mut();
-        match waiting.iter_mut().find(|waiter| waiter.number == self.number) {
-            Some(waiter) => waiter.waker.clone_from(waker),
-            None => waiting.push_back(Waiter { number: self.number, waker: waker.clone() }),
-        }
+        waiting.entry(self.number).and_modify(|known| known.clone_from(waker)).or_insert_with(|| waker.clone());
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let place = self.pool.waiting.borrow().iter().position(|waiter| waiter.number == self.number);
-        if let Some(place) = place {
-            self.pool.waiting.borrow_mut().remove(place);
-        }
+        self.pool.waiting.borrow_mut().remove(&self.number);
         self.pool.wake_next();
     }
 }
@@ -177,10 +175,10 @@ impl Grant {
         if self.bytes.get() > 0 {
             return;
         }
-        if !self.pool.try_take(GRANT) {
+        if self.pool.is_waited_for() || !self.pool.try_take(GRANT) {
             let turn = Turn::new(&self.pool);
             poll_fn(|context| {
-                if self.pool.try_take(GRANT) {
+                if turn.is_first() && self.pool.try_take(GRANT) {
                     return Poll::Ready(());
                 }
                 turn.wait(context.waker());
@@ -303,7 +301,7 @@ impl Buffer {
 
     /// Doubles the room for a head that does not fit and may have `head_max` bytes. False: there is no memory for it.
     pub fn grow_for_head(&mut self, head_max: usize) -> bool {
-        let size = self.memory.len().max(SMALL / 2);
+        let size = self.memory.len();
         // Empty lines before a head do not count as parts of it.
         size <= head_max + SMALL && self.resize(2 * size)
     }
@@ -364,6 +362,22 @@ mod tests {
         assert!(grant(&pool).is_none());
         drop(second);
         assert!(grant(&pool).is_some());
+    }
+
+    #[test]
+    fn who_comes_later_does_not_overtake_who_waits() {
+        let pool = BufferPool::new(Bytes(GRANT as u64));
+        let held = grant(&pool).unwrap();
+        let (mut first, mut second) = (std::pin::pin!(pool.grant()), std::pin::pin!(pool.grant()));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(first.as_mut().poll(&mut context).is_pending() && second.as_mut().poll(&mut context).is_pending());
+        drop(held);
+        assert!(pool.try_grant().is_none());
+        assert!(grant(&pool).is_none());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        assert!(first.as_mut().poll(&mut context).is_ready());
+        assert!(second.as_mut().poll(&mut context).is_ready(), "the first's grant was dropped");
+        assert!(pool.try_grant().is_some());
     }
 
     #[derive(Default)]

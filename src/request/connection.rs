@@ -86,7 +86,7 @@ pub(in crate::request) fn life(
     stream: TcpStream,
     peer: SocketAddr,
 ) -> impl Future<Output = ()> + use<> {
-    let ticket = worker.register(peer.ip(), listener.config.limits.connections_per_client_max);
+    let ticket = worker.register(peer.ip(), listener);
     let worker = Rc::clone(worker);
     let listener = Arc::clone(listener);
     async move {

@@ -329,3 +329,30 @@ fn a_malformed_request_costs_its_connection_alone() {
     assert_eq!(origin.accepted(), 1);
     wait_for("the connections to end", DEADLINE, || (origin.open_connections() == 1).then_some(()));
 }
+
+/// A user who is in a group besides their own, and that group's number, by /etc/group.
+fn user_of_two_groups() -> Option<(String, u32)> {
+    let groups = std::fs::read_to_string("/etc/group").ok()?;
+    groups.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let [_, _, number, members] = fields[..] else { return None };
+        let member = members.split(',').find(|member| !member.is_empty() && *member != "root")?;
+        Some((member.to_owned(), number.parse().ok()?))
+    })
+}
+
+/// Only root can become another user, and only where there is such a user.
+#[test]
+fn the_user_it_becomes_keeps_its_groups() {
+    let Some((user, group)) = user_of_two_groups().filter(|_| nix::unistd::Uid::effective().is_root()) else { return };
+    let proxy = Proxy::start(&format!("user \"{user}\"\nlisten \"127.0.0.1:0\"\nrule respond=204\n"));
+    assert!(proxy.groups().contains(&group), "{user} is in {group}, the proxy in {:?}", proxy.groups());
+}
+
+#[test]
+fn a_user_that_it_is_already_is_no_obstacle() {
+    let user = nix::unistd::User::from_uid(nix::unistd::Uid::effective()).unwrap().unwrap();
+    let groups: Vec<u32> = nix::unistd::getgroups().unwrap().into_iter().map(nix::unistd::Gid::as_raw).collect();
+    let proxy = Proxy::start(&format!("user \"{}\"\nlisten \"127.0.0.1:0\"\nrule respond=204\n", user.name));
+    assert_eq!(proxy.groups(), groups);
+}

@@ -107,8 +107,9 @@ fn read_quality(text: &[u8]) -> u16 {
     digit(0) * 100 + digit(1) * 10 + digit(2)
 }
 
-/// The parts between marks that stand outside quoted strings.
-fn split_unquoted(text: &[u8], mark: u8) -> impl Iterator<Item = &[u8]> {
+/// The parts between marks that stand outside quoted strings (RFC 9110 5.6.4). Where a quote is not closed, it goes to the
+/// end of the last part.
+pub(in crate::pure) fn split_unquoted(text: &[u8], mark: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let text = rest?;
