@@ -140,7 +140,7 @@ async fn handle(
         Decision::Forward(forward) => pass_on(connection, grant, buffer, scratch, &forward).await,
         Decision::Answer { rule, status, is_redirect } => {
             scratch.record.reason = Some("rule");
-            let reply = Reply { status, is_redirect, body: body_of(&rule) };
+            let reply = Reply { status, is_redirect, is_refusal: false, body: body_of(&rule) };
             Ok(answer(connection, buffer, scratch, reply).await)
         }
     }
@@ -220,7 +220,8 @@ async fn fail(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Sc
     scratch.download.start(BodyLength::None, false, u64::MAX);
     scratch.is_broken =
         failure.blame() == Blame::Client && !matches!(failure, Failure::Refused(Refusal::AmbiguousPath));
-    answer(connection, buffer, scratch, Reply { status: failure.status(), is_redirect: false, body: "" }).await
+    let reply = Reply { status: failure.status(), is_redirect: false, is_refusal: true, body: "" };
+    answer(connection, buffer, scratch, reply).await
 }
 
 /// What an answer of our own says.
@@ -228,6 +229,7 @@ async fn fail(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Sc
 struct Reply<'a> {
     status: u16,
     is_redirect: bool,
+    is_refusal: bool,
     body: &'a str,
 }
 
@@ -246,7 +248,8 @@ async fn answer(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut 
             status: reply.status,
             location: reply.is_redirect.then_some(scratch.changed.target.as_slice()),
             body: reply.body,
-            added: scratch.changed.response.added(),
+            edits: &scratch.changed.response,
+            is_refusal: reply.is_refusal,
             is_to_head: scratch.is_head_request,
             connection: client_connection,
             date,
