@@ -175,7 +175,9 @@ async fn pass_on(
     Ok(match verdict.keeps_client {
         // Where the server broke the upload off, the rest of the body is still to come: it must not be read as a request.
         true if is_uploaded => Next::Idle,
-        false if is_uploaded && channel.client_buffer.is_empty() => Next::Close,
+        // A client that said close sends nothing more. Where the end is our doing its next request may be there already, and
+        // to close on that would reset: the answer could be lost (RFC 9112 9.6).
+        false if is_uploaded && !channel.scratch.request.keep_alive && channel.client_buffer.is_empty() => Next::Close,
         true | false => Next::Linger,
     })
 }

@@ -397,6 +397,20 @@ fn limit_requests_per_connection_max_is_a_close_with_the_last_answer() {
     assert_eq!(origin.requests().len(), 4);
 }
 
+/// A request that comes just after the last answer must not turn the end into a reset, which could take the answer away.
+#[test]
+fn limit_requests_per_connection_max_is_no_reset_where_a_request_more_comes_late() {
+    let origin = Origin::new("one");
+    let proxy = proxy("requests-per-connection-max 1", &origin);
+    let mut client = proxy.client();
+    assert_eq!(client.get("/").text(), "one");
+    assert_eq!(client.end(), End::Closed);
+    for _ in 0..20 {
+        assert_eq!(client.try_send(GET), Ok(()));
+        crate::support::deadline::between_looks();
+    }
+}
+
 #[test]
 fn limit_buffer_memory_is_a_pause_of_reading_heads() {
     // 1 MiB is 32 exchanges with two buffers of 16 KiB each.
