@@ -433,6 +433,32 @@ fn limit_buffer_memory_is_a_pause_of_reading_heads() {
 }
 
 #[test]
+fn limit_buffer_memory_is_503_for_a_servers_head_that_finds_none() {
+    let gate = Arc::new(Gate::default());
+    let opened = Arc::clone(&gate);
+    let origin = Origin::with(move |exchange| match exchange.head.target() {
+        "/" => {
+            opened.wait();
+            exchange.respond(200, &[], b"late");
+        }
+        _ => {
+            exchange.respond(200, &[("X", &"x".repeat(20_000))], b"large");
+        }
+    });
+    let proxy = proxy("buffer-memory \"1MiB\"", &origin);
+    let mut busy: Vec<Client> = (0..31).map(|_| proxy.client()).collect();
+    busy.iter_mut().for_each(|client| client.send(GET));
+    origin.wait_for_requests(31);
+    assert_eq!(proxy.client().get("/large").status(), 503);
+    let records = proxy.wait_for_records("access.log", 1);
+    assert_eq!(records[0]["reason"], "no-memory");
+    gate.open();
+    busy.iter_mut().for_each(|client| assert_eq!(client.response().text(), "late"));
+    drop(busy);
+    wait_for("memory", DEADLINE, || (proxy.client().get("/large").text() == "large").then_some(()));
+}
+
+#[test]
 fn limit_buffer_memory_is_waited_for_no_longer_than_for_a_head() {
     let (origin, gate) = gated();
     let proxy = proxy("buffer-memory \"1MiB\"; header-timeout \"300ms\"", &origin);
