@@ -12,9 +12,13 @@ pub mod head;
 pub mod scratch;
 
 use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::mem::MaybeUninit;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
+
+use socket2::SockRef;
 
 use crate::base::error::Blame;
 use crate::pure::forwarding::ClientConnection;
@@ -31,7 +35,7 @@ use crate::request::exchange::decision::{Decision, Forward};
 use crate::request::exchange::failure::Failure;
 use crate::request::exchange::head::HeadRead;
 use crate::request::exchange::scratch::Scratch;
-use crate::request::stream::Stream as _;
+use crate::request::stream::{ClientStream, Stream as _};
 use crate::request::tunnel;
 
 /// How long a connection may keep its buffer and its exchange's memory for the next request: to give all back and take it
@@ -41,7 +45,7 @@ const WARM: Duration = Duration::from_millis(500);
 /// Serves the request that has begun to arrive, and those behind it that came with it.
 pub async fn serve(connection: &mut Connection) -> Next {
     let worker = Rc::clone(&connection.worker);
-    let Some(grant) = admit(connection).await else { return Next::Close };
+    let Some(grant) = admit(connection).await else { return Box::pin(turn_away(connection)).await };
     let mut buffer = grant.buffer();
     let mut scratch = worker.take_scratch();
     let next = loop {
@@ -102,6 +106,34 @@ async fn admit(connection: &Connection) -> Option<Grant> {
     .await
 }
 
+/// Answers a request that no memory was found for, without having read it.
+async fn turn_away(connection: &mut Connection) -> Next {
+    if !has_arrived(&connection.stream) {
+        return Next::Close;
+    }
+    let worker = Rc::clone(&connection.worker);
+    let mut scratch = worker.take_scratch();
+    scratch.record.begin(worker.now(), worker.is_logging());
+    connection.requests = connection.requests.saturating_add(1);
+    // Its head says whether it would be kept, and nobody has read that.
+    scratch.is_broken = true;
+    scratch.record.reason = Some(Failure::NoMemory.reason());
+    let reply = Reply { status: Failure::NoMemory.status(), is_redirect: false, is_refusal: true, body: "" };
+    let next = answer(connection, &mut worker.buffers.empty_buffer(), &mut scratch, reply).await;
+    scratch.record.settle(connection, 0, 0);
+    worker.put_scratch(scratch);
+    next
+}
+
+/// Whether something waits to be read, and not the connection's end alone.
+fn has_arrived(stream: &ClientStream) -> bool {
+    match SockRef::from(stream.tcp()).peek(&mut [MaybeUninit::uninit()]) {
+        Ok(count) => count > 0,
+        // What TLS has decrypted already is not there any more.
+        Err(error) => error.kind() == ErrorKind::WouldBlock && matches!(stream, ClientStream::Tls(_)),
+    }
+}
+
 /// One request and its answer, accounted for however it ends.
 async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffer, scratch: &mut Scratch) -> Next {
     scratch.record.begin(connection.worker.now(), connection.worker.is_logging());
@@ -160,7 +192,11 @@ async fn pass_on(
     if channel.scratch.response.status == 101 {
         return Ok(pass_tunnel(channel, grant, choice).await);
     }
-    let verdict = channel.accept_head().inspect_err(|failure| choice.fails(failure))?;
+    let accepted = channel.accept_head();
+    if let Err(failure) = &accepted {
+        choice.ends(&channel, Some(failure));
+    }
+    let verdict = accepted?;
     channel.scratch.record.answer_begins(channel.scratch.response.status);
     channel.scratch.record.is_until_close = verdict.is_until_close;
     let transferred = channel.transfer(verdict).await;

@@ -459,7 +459,7 @@ fn limit_buffer_memory_is_503_for_a_servers_head_that_finds_none() {
 }
 
 #[test]
-fn limit_buffer_memory_is_waited_for_no_longer_than_for_a_head() {
+fn limit_buffer_memory_is_503_where_none_comes_in_the_time_of_a_head() {
     let (origin, gate) = gated();
     let proxy = proxy("buffer-memory \"1MiB\"; header-timeout \"300ms\"", &origin);
     let mut busy: Vec<Client> = (0..32).map(|_| proxy.client()).collect();
@@ -467,7 +467,11 @@ fn limit_buffer_memory_is_waited_for_no_longer_than_for_a_head() {
     origin.wait_for_requests(32);
     let mut waiting = proxy.client();
     waiting.send(GET);
-    assert!(matches!(waiting.end(), End::Closed | End::Reset));
+    let answer = waiting.response();
+    assert_eq!((answer.status(), answer.field("connection")), (503, Some("close")));
+    assert_eq!((answer.field("retry-after"), waiting.end()), (Some("1"), End::Closed));
+    let records = proxy.wait_for_records("access.log", 1);
+    assert_eq!((records[0]["status"].as_u64(), records[0]["reason"].as_str()), (Some(503), Some("no-memory")));
     gate.open();
     busy.iter_mut().for_each(|client| assert_eq!(client.response().text(), "late"));
     assert_eq!(proxy.client().get("/").text(), "late");
