@@ -61,6 +61,11 @@ impl BufferPool {
         grant
     }
 
+    /// An empty buffer for somebody who has no grant, and only writes.
+    pub fn empty_buffer(self: &Rc<Self>) -> Buffer {
+        Buffer { memory: Box::default(), start: 0, end: 0, full_reads: 0, last_read: 0, pool: Rc::clone(self) }
+    }
+
     /// Bytes handed out now.
     pub fn granted(&self) -> usize {
         self.granted.get()
@@ -159,7 +164,7 @@ pub struct Grant {
 impl Grant {
     /// An empty buffer out of this grant; an exchange takes at most two at a time.
     pub fn buffer(&self) -> Buffer {
-        Buffer { memory: Box::default(), start: 0, end: 0, full_reads: 0, last_read: 0, pool: Rc::clone(&self.pool) }
+        self.pool.empty_buffer()
     }
 
     /// Gives the memory back for a pause; the buffers must have been released.

@@ -397,6 +397,20 @@ fn limit_requests_per_connection_max_is_a_close_with_the_last_answer() {
     assert_eq!(origin.requests().len(), 4);
 }
 
+/// A request that comes just after the last answer must not turn the end into a reset, which could take the answer away.
+#[test]
+fn limit_requests_per_connection_max_is_no_reset_where_a_request_more_comes_late() {
+    let origin = Origin::new("one");
+    let proxy = proxy("requests-per-connection-max 1", &origin);
+    let mut client = proxy.client();
+    assert_eq!(client.get("/").text(), "one");
+    assert_eq!(client.end(), End::Closed);
+    for _ in 0..20 {
+        assert_eq!(client.try_send(GET), Ok(()));
+        crate::support::deadline::between_looks();
+    }
+}
+
 #[test]
 fn limit_buffer_memory_is_a_pause_of_reading_heads() {
     // 1 MiB is 32 exchanges with two buffers of 16 KiB each.
@@ -440,7 +454,33 @@ fn limit_buffer_memory_is_enough_for_large_bodies_side_by_side() {
 }
 
 #[test]
-fn limit_buffer_memory_is_waited_for_no_longer_than_for_a_head() {
+fn limit_buffer_memory_is_503_for_a_servers_head_that_finds_none() {
+    let gate = Arc::new(Gate::default());
+    let opened = Arc::clone(&gate);
+    let origin = Origin::with(move |exchange| match exchange.head.target() {
+        "/" => {
+            opened.wait();
+            exchange.respond(200, &[], b"late");
+        }
+        _ => {
+            exchange.respond(200, &[("X", &"x".repeat(20_000))], b"large");
+        }
+    });
+    let proxy = proxy("buffer-memory \"1MiB\"", &origin);
+    let mut busy: Vec<Client> = (0..31).map(|_| proxy.client()).collect();
+    busy.iter_mut().for_each(|client| client.send(GET));
+    origin.wait_for_requests(31);
+    assert_eq!(proxy.client().get("/large").status(), 503);
+    let records = proxy.wait_for_records("access.log", 1);
+    assert_eq!(records[0]["reason"], "no-memory");
+    gate.open();
+    busy.iter_mut().for_each(|client| assert_eq!(client.response().text(), "late"));
+    drop(busy);
+    wait_for("memory", DEADLINE, || (proxy.client().get("/large").text() == "large").then_some(()));
+}
+
+#[test]
+fn limit_buffer_memory_is_503_where_none_comes_in_the_time_of_a_head() {
     let (origin, gate) = gated();
     let proxy = proxy("buffer-memory \"1MiB\"; header-timeout \"300ms\"", &origin);
     let mut busy: Vec<Client> = (0..32).map(|_| proxy.client()).collect();
@@ -448,7 +488,11 @@ fn limit_buffer_memory_is_waited_for_no_longer_than_for_a_head() {
     origin.wait_for_requests(32);
     let mut waiting = proxy.client();
     waiting.send(GET);
-    assert!(matches!(waiting.end(), End::Closed | End::Reset));
+    let answer = waiting.response();
+    assert_eq!((answer.status(), answer.field("connection")), (503, Some("close")));
+    assert_eq!((answer.field("retry-after"), waiting.end()), (Some("1"), End::Closed));
+    let records = proxy.wait_for_records("access.log", 1);
+    assert_eq!((records[0]["status"].as_u64(), records[0]["reason"].as_str()), (Some(503), Some("no-memory")));
     gate.open();
     busy.iter_mut().for_each(|client| assert_eq!(client.response().text(), "late"));
     assert_eq!(proxy.client().get("/").text(), "late");
