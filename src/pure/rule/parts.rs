@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::path::hex_pair;
-use crate::pure::head::{Fields, Known};
+use crate::pure::head::{Fields, Known, is_token_byte};
 
 /// The values of the cookies of that name, in order, without the quotes around them. Names are compared byte by byte.
 pub(super) fn cookies<'a>(fields: Fields<'a>, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
@@ -86,15 +86,6 @@ pub(super) fn essence(value: &[u8]) -> Option<&str> {
     let (kind, subtype) = text.split_once('/')?;
     let is_token = |part: &str| !part.is_empty() && part.bytes().all(is_token_byte);
     (is_token(kind) && is_token(subtype)).then_some(text)
-}
-
-/// RFC 9110 5.6.2.
-const fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
-        )
 }
 
 /// `0.5` as 500; what is no number counts as wanted fully.
