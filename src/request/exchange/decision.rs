@@ -73,7 +73,7 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
 
     worker.admission.snapshot(|snapshot| {
         let mut view = seen.view(listener.index, path, connection.stream.server_name());
-        if snapshot.rules.uses_learned_types() {
+        if snapshot.rules.wants_learned_type(&view) {
             learning.begin(view.host, path);
             let is_known = worker.shared.learned.recall(view.host, path, &mut learning.known);
             view.learned_media_type = is_known.then_some(learning.known.as_str());
