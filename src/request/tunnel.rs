@@ -9,6 +9,7 @@ use crate::pure::h1::body::BodyLength;
 use crate::request::buffers::Grant;
 use crate::request::connection::{Connection, Next};
 use crate::request::exchange::channel::{Channel, ServerEnd};
+use crate::request::exchange::flow::Wait;
 use crate::request::exchange::scratch::Scratch;
 use crate::request::stream::Stream as _;
 
@@ -113,10 +114,13 @@ impl Tunnel<'_> {
         }
     }
 
-    /// Whether bytes, or the end of a direction, are on their way.
+    /// Whether bytes, or the end of a direction, are on their way. What a side has not taken may lie in a layer below, where
+    /// only the flow that waits for it knows.
     fn is_busy(&self) -> bool {
         let Scratch { upload, download, .. } = &*self.scratch;
         !(self.client_buffer.is_empty() && self.server.buffer.is_empty() && upload.is_empty() && download.is_empty())
+            || upload.wait() == Wait::Receiver
+            || download.wait() == Wait::Receiver
             || (upload.is_ended() && !self.shut.to_server)
             || (download.is_ended() && !self.shut.to_client)
     }

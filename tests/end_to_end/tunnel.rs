@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::pools::{all_to, pool};
+use crate::support::client::Options;
 use crate::support::deadline::Gate;
-use crate::support::{Client, DEADLINE, End, Exchange, Origin, Proxy, wait_for};
+use crate::support::{Client, DEADLINE, End, Exchange, Origin, Proxy, tls, wait_for};
 
 const ACCEPT: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
@@ -344,6 +345,15 @@ fn a_server_that_refuses_a_tunnel_is_asked_on_as_before() {
     assert_eq!(origin.accepted(), 1);
 }
 
+/// A TLS listener in front of the origin.
+fn over_tls(origin: &Origin, lines: &str) -> Proxy {
+    Proxy::start(&format!(
+        "workers 1\nlisten \"127.0.0.1:0\" {{ tls {{ certificate \"site.crt\" key=\"site.key\" }} }}\n{}rule use=\"p\"\n\
+         access-log \"access.log\"\n",
+        pool([origin], lines)
+    ))
+}
+
 #[test]
 fn a_tunnel_over_tls_ends_each_direction_too() {
     let origin = Origin::with(|exchange| {
@@ -352,11 +362,7 @@ fn a_tunnel_over_tls_ends_each_direction_too() {
         exchange.write(format!("{end:?}"));
         exchange.close();
     });
-    let rules = format!(
-        "workers 1\nlisten \"127.0.0.1:0\" {{ tls {{ certificate \"site.crt\" key=\"site.key\" }} }}\n{}rule use=\"p\"\n",
-        pool([&origin], "")
-    );
-    let proxy = Proxy::start(&rules);
+    let proxy = over_tls(&origin, "");
     let mut client = Client::connect_tls(proxy.address(), "a.test");
     client.send(ask("/", "websocket"));
     assert_eq!(client.head().status(), 101);
@@ -367,4 +373,21 @@ fn a_tunnel_over_tls_ends_each_direction_too() {
     assert_eq!(client.exactly(1_000_000).len(), 1_000_000);
     client.finish_writing();
     assert_eq!(client.rest(), (b"Closed".to_vec(), End::Closed));
+}
+
+#[test]
+fn a_slow_tls_client_of_a_tunnel_gets_the_last_bytes_before_anybody_speaks_again() {
+    let origin = Origin::with(|exchange| {
+        let length = exchange.head.target().trim_start_matches('/').parse().unwrap_or(0);
+        exchange.write([ACCEPT.as_bytes(), &vec![b'x'; length]].concat());
+        exchange.wait_for_end();
+    });
+    let proxy = over_tls(&origin, "");
+    for length in (1..=40).map(|step| step * 41_000) {
+        let tls = Some(("a.test".to_owned(), tls::default_config()));
+        let mut client = Options { receive_buffer: Some(4096), tls, from: None }.connect(proxy.address());
+        client.send(ask(&format!("/{length}"), "websocket"));
+        assert_eq!(client.head().status(), 101);
+        assert!(client.exactly(length).iter().all(|byte| *byte == b'x'), "{length}");
+    }
 }
