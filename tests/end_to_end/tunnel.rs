@@ -1,5 +1,6 @@
 //! Tunnels: who may have one, and that both sides' bytes pass as they are, to the end of each direction.
 
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,6 +9,7 @@ use crate::pools::{all_to, pool};
 use crate::support::client::Options;
 use crate::support::deadline::Gate;
 use crate::support::{Client, DEADLINE, End, Exchange, Origin, Proxy, tls, wait_for};
+use crate::tls::{open, trickle_until_the_end};
 
 const ACCEPT: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
@@ -390,4 +392,52 @@ fn a_slow_tls_client_of_a_tunnel_gets_the_last_bytes_before_anybody_speaks_again
         assert_eq!(client.head().status(), 101);
         assert!(client.exactly(length).iter().all(|byte| *byte == b'x'), "{length}");
     }
+}
+
+#[test]
+fn a_record_that_comes_a_byte_at_a_time_keeps_no_tunnel_open() {
+    let origin = echoing();
+    let proxy = over_tls(&origin, "timeout tunnel=\"1s\"");
+    let mut stream = open(proxy.address());
+    stream.write_all(ask("/", "websocket").as_bytes()).unwrap();
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        seen.extend(byte);
+    }
+    trickle_until_the_end(stream.sock);
+    assert_eq!(proxy.wait_for_records("access.log", 1)[0]["reason"], "tunnel-timeout");
+}
+
+#[test]
+fn a_tunnel_that_finds_no_memory_ends_with_its_timeout() {
+    // 1 MiB is 32 exchanges; a tunnel in a pause has given its part back.
+    const OTHERS: usize = 32;
+    let gate = Arc::new(Gate::default());
+    let opened = Arc::clone(&gate);
+    let origin = Origin::with(move |exchange| {
+        if exchange.head.field("upgrade").is_some() {
+            exchange.write(ACCEPT);
+            echo(exchange);
+            exchange.close();
+        } else {
+            opened.wait();
+            exchange.respond(200, &[], b"late");
+        }
+    });
+    let limits = "limits { buffer-memory \"1MiB\"; }\n";
+    let proxy = Proxy::start(&(all_to([&origin], "timeout tunnel=\"2s\"") + limits));
+    let mut tunnel = proxy.client();
+    tunnel.send(ask("/", "websocket"));
+    assert_eq!(tunnel.head().status(), 101);
+    let mut others: Vec<Client> = (0..OTHERS).map(|_| proxy.client()).collect();
+    others.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"));
+    origin.wait_for_requests(1 + OTHERS);
+    // On a very slow machine its time is up already.
+    let _ = tunnel.try_send("more");
+    assert!(matches!(tunnel.rest().1, End::Closed | End::Reset));
+    assert_eq!(proxy.wait_for_records("access.log", 1)[0]["reason"], "tunnel-timeout");
+    gate.open();
+    others.iter_mut().for_each(|client| assert_eq!(client.response().text(), "late"));
 }
