@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 
+use crate::base::time::Timestamp;
 use crate::pure::h1::request::RequestHead;
 use crate::request::deadlines::Deadline;
 use crate::request::exchange;
@@ -45,6 +46,8 @@ pub struct Connection {
     pub is_over_limit: bool,
     /// How much of the pause before the next request is over.
     pub paused: Duration,
+    /// When the wait for the next request ends, whatever is waited for meanwhile.
+    idle_until: Timestamp,
     /// Whether the last wait has begun of a connection whose first request did not come before the worker drains.
     has_grace: bool,
     /// Its entry in the worker's list, which leaves with it.
@@ -56,6 +59,8 @@ pub struct Connection {
 pub enum Next {
     /// It waits for another request.
     Idle,
+    /// Nothing of a request had come: it goes on waiting, no longer than before.
+    Nothing,
     /// It ends; all that the client sent has been read.
     Close,
     /// It ends, and the client may still be sending.
@@ -71,6 +76,12 @@ impl Connection {
     pub fn may_keep(&self, head: &RequestHead) -> bool {
         let max = self.listener.config.limits.requests_per_connection_max;
         head.keep_alive && max.is_none_or(|max| self.requests < max) && !self.worker.is_draining()
+    }
+
+    /// Begins the pause between two requests.
+    fn begin_pause(&mut self) {
+        let over = std::mem::take(&mut self.paused);
+        self.idle_until = self.worker.now() + self.listener.config.limits.idle_timeout.saturating_sub(over);
     }
 }
 
@@ -92,7 +103,8 @@ pub(in crate::request) fn life(
     async move {
         let guard = PanicCounter { worker: Rc::clone(&worker), is_done: Cell::new(false) };
         let deadline = ticket.deadline();
-        deadline.set(worker.now() + listener.config.limits.header_timeout);
+        let idle_until = worker.now() + listener.config.limits.header_timeout;
+        deadline.set(idle_until);
         let stream = match &listener.tls {
             None => Some(ClientStream::Plain(stream)),
             Some(_) => Box::pin(handshake(&worker, &listener, &deadline, stream)).await,
@@ -109,6 +121,7 @@ pub(in crate::request) fn life(
                 requests: 0,
                 is_over_limit,
                 paused,
+                idle_until,
                 has_grace,
                 _ticket: ticket,
             })
@@ -169,14 +182,16 @@ async fn live(mut connection: Connection) {
             break Next::Close;
         }
         match Box::pin(exchange::serve(&mut connection)).await {
-            Next::Idle => {}
+            Next::Idle => connection.begin_pause(),
+            Next::Nothing if connection.worker.now() < connection.idle_until => {}
+            Next::Nothing => break Next::Close,
             end => break end,
         }
     };
     match next {
         // Without TLS there is nothing to say: to let go of the socket ends it.
-        Next::Idle | Next::Close if matches!(connection.stream, ClientStream::Plain(_)) => {}
-        Next::Idle | Next::Close => close(&mut connection).await,
+        Next::Idle | Next::Nothing | Next::Close if matches!(connection.stream, ClientStream::Plain(_)) => {}
+        Next::Idle | Next::Nothing | Next::Close => close(&mut connection).await,
         Next::Linger => Box::pin(linger(&mut connection)).await,
         Next::Drop => {}
         Next::Abort => {
@@ -187,11 +202,8 @@ async fn live(mut connection: Connection) {
 
 /// Waits until there is something to read. False: the time is up, or the worker drains.
 async fn wait_for_request(connection: &mut Connection) -> bool {
-    if connection.requests > 0 {
-        let over = std::mem::take(&mut connection.paused);
-        let pause = connection.listener.config.limits.idle_timeout.saturating_sub(over);
-        connection.deadline.set(connection.worker.now() + pause);
-    }
+    // What came between may have set another.
+    connection.deadline.set(connection.idle_until);
     poll_fn(|context| {
         // What has arrived before a drain is still answered.
         if connection.stream.poll_readable(context).is_ready() {
@@ -204,7 +216,8 @@ async fn wait_for_request(connection: &mut Connection) -> bool {
             }
             if connection.requests == 0 && !connection.has_grace {
                 connection.has_grace = true;
-                connection.deadline.set(connection.worker.now() + DRAIN_GRACE);
+                connection.idle_until = connection.worker.now() + DRAIN_GRACE;
+                connection.deadline.set(connection.idle_until);
             }
         }
         if connection.deadline.poll_expired(context) { Poll::Ready(false) } else { Poll::Pending }

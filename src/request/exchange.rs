@@ -54,10 +54,6 @@ pub async fn serve(connection: &mut Connection) -> Next {
             break next;
         }
         scratch.clear();
-        if connection.requests == 0 {
-            // Nothing has come yet: it goes on waiting for its first head, with the deadline that it has.
-            break Next::Idle;
-        }
         if buffer.is_empty()
             && let Some(end) = stay_warm(connection, &mut buffer).await
         {
@@ -139,7 +135,7 @@ async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffe
     scratch.record.begin(connection.worker.now(), connection.worker.is_logging());
     let read = head::read(connection, buffer, &mut scratch.request).await;
     match read {
-        Ok(HeadRead::Nothing) => return Next::Idle,
+        Ok(HeadRead::Nothing) => return Next::Nothing,
         Ok(HeadRead::End) => return Next::Close,
         Ok(HeadRead::Whole) | Err(_) => {}
     }

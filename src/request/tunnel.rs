@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use crate::pure::h1::body::BodyLength;
 use crate::request::buffers::Grant;
 use crate::request::connection::{Connection, Next};
 use crate::request::exchange::channel::{Channel, ServerEnd};
+use crate::request::exchange::flow::Wait;
 use crate::request::exchange::scratch::Scratch;
 use crate::request::stream::Stream as _;
 
@@ -62,8 +64,8 @@ pub async fn carry(channel: &mut Channel<'_>, grant: &Grant, patience: Duration)
     };
     tunnel.scratch.upload.start(BodyLength::UntilClose, false, u64::MAX);
     tunnel.scratch.download.start(BodyLength::UntilClose, false, u64::MAX);
+    tunnel.restart_clock();
     loop {
-        tunnel.restart_clock();
         match poll_fn(|context| tunnel.poll_busy(context)).await {
             Ok(true) => break TunnelEnd::Ended,
             Ok(false) => {}
@@ -72,9 +74,16 @@ pub async fn carry(channel: &mut Channel<'_>, grant: &Grant, patience: Duration)
         tunnel.client_buffer.release();
         tunnel.server.buffer.release();
         grant.suspend();
-        match poll_fn(|context| tunnel.poll_pause(context)).await {
-            Ok(()) => grant.resume().await,
-            Err(error) => break end_by(&error),
+        if let Err(error) = poll_fn(|context| tunnel.poll_pause(context)).await {
+            break end_by(&error);
+        }
+        let mut resume = pin!(grant.resume());
+        let resumed = poll_fn(|context| match resume.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Ok(())),
+            Poll::Pending => tunnel.poll_deadline(context),
+        });
+        if let Err(error) = resumed.await {
+            break end_by(&error);
         }
     }
 }
@@ -97,26 +106,36 @@ impl Tunnel<'_> {
         self.connection.deadline.set(self.connection.worker.now() + self.patience);
     }
 
-    /// Moves bytes until there are none. True: both directions have ended.
-    fn poll_busy(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        match self.poll_carry(context) {
-            Ok(false) if self.is_busy() => {
-                if self.scratch.upload.take_moved() | self.scratch.download.take_moved() {
-                    self.restart_clock();
-                }
-                if self.connection.deadline.poll_expired(context) {
-                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-                }
-                Poll::Pending
-            }
-            carried => Poll::Ready(carried),
+    /// Times out where no byte has moved for too long.
+    fn poll_deadline(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        if self.connection.deadline.poll_expired(context) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
+        Poll::Pending
     }
 
-    /// Whether bytes, or the end of a direction, are on their way.
+    /// Moves bytes until there are none. True: both directions have ended.
+    fn poll_busy(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.poll_carry(context)? {
+            return Poll::Ready(Ok(true));
+        }
+        if self.scratch.upload.take_moved() | self.scratch.download.take_moved() {
+            self.restart_clock();
+        }
+        // Also before a pause: what only wakes the tunnel up, as a part of a record does, is no reason to wait longer.
+        if let Poll::Ready(timed_out) = self.poll_deadline(context) {
+            timed_out?;
+        }
+        if self.is_busy() { Poll::Pending } else { Poll::Ready(Ok(false)) }
+    }
+
+    /// Whether bytes, or the end of a direction, are on their way. What a side has not taken may lie in a layer below, where
+    /// only the flow that waits for it knows.
     fn is_busy(&self) -> bool {
         let Scratch { upload, download, .. } = &*self.scratch;
         !(self.client_buffer.is_empty() && self.server.buffer.is_empty() && upload.is_empty() && download.is_empty())
+            || upload.wait() == Wait::Receiver
+            || download.wait() == Wait::Receiver
             || (upload.is_ended() && !self.shut.to_server)
             || (download.is_ended() && !self.shut.to_client)
     }
@@ -150,10 +169,7 @@ impl Tunnel<'_> {
         if !self.shut.to_client && self.server.stream.poll_readable(context)?.is_ready() {
             return Poll::Ready(Ok(()));
         }
-        if self.connection.deadline.poll_expired(context) {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        Poll::Pending
+        self.poll_deadline(context)
     }
 }
 

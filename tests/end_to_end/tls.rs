@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConnection, HandshakeKind, ProtocolVersion};
+use rustls::{ClientConnection, HandshakeKind, ProtocolVersion, StreamOwned};
 
 use crate::support::client::Options;
 use crate::support::deadline::{Gate, now};
 use crate::support::tls::{self, Certificate};
-use crate::support::{Client, DEADLINE, End, Origin, Proxy, Setup};
+use crate::support::{Client, DEADLINE, End, Origin, Proxy, Setup, wait_for};
 
 /// One TLS listener with these certificates, in this order, in front of `origin`.
 fn proxy(certificates: &[(&str, &Certificate)], settings: &str, origin: &Origin) -> Proxy {
@@ -61,6 +61,32 @@ fn answer_to(address: SocketAddr, bytes: &[u8], is_enough: impl Fn(&[u8]) -> boo
         }
     }
     read
+}
+
+/// A TLS connection whose socket can be written to as well.
+pub fn open(address: SocketAddr) -> StreamOwned<ClientConnection, TcpStream> {
+    let name = ServerName::try_from("a.test").unwrap();
+    let client = ClientConnection::new(tls::client_config(&[&TLS13], &["http/1.1"]), name).unwrap();
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    StreamOwned::new(client, socket)
+}
+
+/// Sends a record of the greatest length, a byte at a time, until the other side has ended; it takes far longer to get it
+/// whole than a test waits.
+pub fn trickle_until_the_end(mut socket: TcpStream) {
+    socket.set_nonblocking(true).unwrap();
+    let mut record = [23, 3, 3, 0x40, 0].into_iter().chain(std::iter::repeat(0));
+    wait_for("the end of a client whose record never comes whole", DEADLINE, || {
+        let sent = socket.write(&[record.next().unwrap()]);
+        let is_open = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+        match socket.read(&mut [0; 1024]) {
+            Ok(0) => Some(()),
+            Ok(_) => None,
+            Err(error) if is_open(&error) && sent.is_ok() => None,
+            Err(_) => Some(()),
+        }
+    });
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
@@ -363,4 +389,25 @@ fn an_idle_client_that_leaves_without_a_word_leaves_no_record() {
     assert_eq!(Client::connect_tls(proxy.address(), "a.test").get("/last").text(), "one");
     let records = proxy.wait_for_records("access.log", 7);
     assert!(records.iter().all(|record| record["status"] == 200), "{records:?}");
+}
+
+#[test]
+fn a_record_that_comes_a_byte_at_a_time_keeps_no_idle_connection_open() {
+    let origin = Origin::new("one");
+    let idle = Duration::from_secs(1);
+    let proxy = single("workers 1\nlimits { idle-timeout \"1s\"; }", &origin);
+    let mut stream = open(proxy.address());
+    for _ in 0..2 {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"one") {
+            let mut piece = [0; 1024];
+            let count = stream.read(&mut piece).unwrap();
+            answer.extend_from_slice(&piece[..count]);
+        }
+    }
+    let started = now();
+    trickle_until_the_end(stream.sock);
+    assert!(started.elapsed() >= idle - Duration::from_millis(50), "{:?}", started.elapsed());
+    assert_eq!(proxy.wait_for_records("access.log", 2).len(), 2);
 }

@@ -1,12 +1,15 @@
 //! Tunnels: who may have one, and that both sides' bytes pass as they are, to the end of each direction.
 
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::pools::{all_to, pool};
+use crate::support::client::Options;
 use crate::support::deadline::Gate;
-use crate::support::{Client, DEADLINE, End, Exchange, Origin, Proxy, wait_for};
+use crate::support::{Client, DEADLINE, End, Exchange, Origin, Proxy, tls, wait_for};
+use crate::tls::{open, trickle_until_the_end};
 
 const ACCEPT: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
@@ -344,6 +347,15 @@ fn a_server_that_refuses_a_tunnel_is_asked_on_as_before() {
     assert_eq!(origin.accepted(), 1);
 }
 
+/// A TLS listener in front of the origin.
+fn over_tls(origin: &Origin, lines: &str) -> Proxy {
+    Proxy::start(&format!(
+        "workers 1\nlisten \"127.0.0.1:0\" {{ tls {{ certificate \"site.crt\" key=\"site.key\" }} }}\n{}rule use=\"p\"\n\
+         access-log \"access.log\"\n",
+        pool([origin], lines)
+    ))
+}
+
 #[test]
 fn a_tunnel_over_tls_ends_each_direction_too() {
     let origin = Origin::with(|exchange| {
@@ -352,11 +364,7 @@ fn a_tunnel_over_tls_ends_each_direction_too() {
         exchange.write(format!("{end:?}"));
         exchange.close();
     });
-    let rules = format!(
-        "workers 1\nlisten \"127.0.0.1:0\" {{ tls {{ certificate \"site.crt\" key=\"site.key\" }} }}\n{}rule use=\"p\"\n",
-        pool([&origin], "")
-    );
-    let proxy = Proxy::start(&rules);
+    let proxy = over_tls(&origin, "");
     let mut client = Client::connect_tls(proxy.address(), "a.test");
     client.send(ask("/", "websocket"));
     assert_eq!(client.head().status(), 101);
@@ -367,4 +375,69 @@ fn a_tunnel_over_tls_ends_each_direction_too() {
     assert_eq!(client.exactly(1_000_000).len(), 1_000_000);
     client.finish_writing();
     assert_eq!(client.rest(), (b"Closed".to_vec(), End::Closed));
+}
+
+#[test]
+fn a_slow_tls_client_of_a_tunnel_gets_the_last_bytes_before_anybody_speaks_again() {
+    let origin = Origin::with(|exchange| {
+        let length = exchange.head.target().trim_start_matches('/').parse().unwrap_or(0);
+        exchange.write([ACCEPT.as_bytes(), &vec![b'x'; length]].concat());
+        exchange.wait_for_end();
+    });
+    let proxy = over_tls(&origin, "");
+    for length in (1..=40).map(|step| step * 41_000) {
+        let tls = Some(("a.test".to_owned(), tls::default_config()));
+        let mut client = Options { receive_buffer: Some(4096), tls, from: None }.connect(proxy.address());
+        client.send(ask(&format!("/{length}"), "websocket"));
+        assert_eq!(client.head().status(), 101);
+        assert!(client.exactly(length).iter().all(|byte| *byte == b'x'), "{length}");
+    }
+}
+
+#[test]
+fn a_record_that_comes_a_byte_at_a_time_keeps_no_tunnel_open() {
+    let origin = echoing();
+    let proxy = over_tls(&origin, "timeout tunnel=\"1s\"");
+    let mut stream = open(proxy.address());
+    stream.write_all(ask("/", "websocket").as_bytes()).unwrap();
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        seen.extend(byte);
+    }
+    trickle_until_the_end(stream.sock);
+    assert_eq!(proxy.wait_for_records("access.log", 1)[0]["reason"], "tunnel-timeout");
+}
+
+#[test]
+fn a_tunnel_that_finds_no_memory_ends_with_its_timeout() {
+    // 1 MiB is 32 exchanges; a tunnel in a pause has given its part back.
+    const OTHERS: usize = 32;
+    let gate = Arc::new(Gate::default());
+    let opened = Arc::clone(&gate);
+    let origin = Origin::with(move |exchange| {
+        if exchange.head.field("upgrade").is_some() {
+            exchange.write(ACCEPT);
+            echo(exchange);
+            exchange.close();
+        } else {
+            opened.wait();
+            exchange.respond(200, &[], b"late");
+        }
+    });
+    let limits = "limits { buffer-memory \"1MiB\"; }\n";
+    let proxy = Proxy::start(&(all_to([&origin], "timeout tunnel=\"2s\"") + limits));
+    let mut tunnel = proxy.client();
+    tunnel.send(ask("/", "websocket"));
+    assert_eq!(tunnel.head().status(), 101);
+    let mut others: Vec<Client> = (0..OTHERS).map(|_| proxy.client()).collect();
+    others.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"));
+    origin.wait_for_requests(1 + OTHERS);
+    // On a very slow machine its time is up already.
+    let _ = tunnel.try_send("more");
+    assert!(matches!(tunnel.rest().1, End::Closed | End::Reset));
+    assert_eq!(proxy.wait_for_records("access.log", 1)[0]["reason"], "tunnel-timeout");
+    gate.open();
+    others.iter_mut().for_each(|client| assert_eq!(client.response().text(), "late"));
 }
