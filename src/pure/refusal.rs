@@ -24,6 +24,9 @@ pub enum Refusal {
     /// No server of the pool may get the request.
     #[error("no server is eligible")]
     NoServer,
+    /// All places of the pool's servers are taken.
+    #[error("all places of the pool's servers are taken")]
+    PoolFull,
 }
 
 impl Refusal {
@@ -34,7 +37,7 @@ impl Refusal {
             Self::AmbiguousPath => 400,
             Self::NoRule => 404,
             Self::BodyTooLarge => 413,
-            Self::NoServer => 503,
+            Self::NoServer | Self::PoolFull => 503,
         }
     }
 
@@ -51,6 +54,7 @@ impl Refusal {
             Self::NoRule => "no-rule",
             Self::BodyTooLarge => "body-too-large",
             Self::NoServer => "no-server",
+            Self::PoolFull => "pool-full",
         }
     }
 
@@ -58,7 +62,7 @@ impl Refusal {
     pub const fn blame(self) -> Blame {
         match self {
             Self::Head(_) | Self::AmbiguousPath | Self::BodyTooLarge => Blame::Client,
-            Self::NoRule | Self::NoServer => Blame::Us,
+            Self::NoRule | Self::NoServer | Self::PoolFull => Blame::Us,
         }
     }
 }

@@ -22,7 +22,7 @@ struct Idle {
 struct Shelf {
     connections: VecDeque<Idle>,
     timeout: Duration,
-    /// The address the connections lead to, as a number that changes with it.
+    /// The address the connections lead to, as a number that grows with each change.
     incarnation: u32,
 }
 
@@ -40,7 +40,6 @@ impl IdleConnections {
         let mut shelves = self.shelves.borrow_mut();
         let shelf = shelves.get_mut(slot.0 as usize)?;
         if shelf.incarnation != incarnation {
-            shelf.connections.clear();
             return None;
         }
         while let Some(idle) = shelf.connections.pop_back() {
@@ -67,7 +66,11 @@ impl IdleConnections {
             shelves.resize_with(index + 1, Shelf::default);
         }
         let Some(shelf) = shelves.get_mut(index) else { return };
-        if shelf.incarnation != incarnation {
+        if shelf.incarnation > incarnation {
+            // Its exchange began before the address changed.
+            return;
+        }
+        if shelf.incarnation < incarnation {
             shelf.connections.clear();
             shelf.incarnation = incarnation;
         }
@@ -101,5 +104,37 @@ impl IdleConnections {
     /// Closes all of them.
     pub fn clear(&self) {
         self.shelves.borrow_mut().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn an_exchange_that_outlives_an_address_brings_no_connection_to_the_old_one_back() {
+        crate::request::worker::runtime().unwrap().block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let mut kept = Vec::new();
+            let mut connections = Vec::new();
+            for _ in 0..3 {
+                connections.push(ServerStream::Plain(TcpStream::connect(address).await.unwrap()));
+                kept.push(listener.accept().await.unwrap());
+            }
+            let (idle, slot, now) = (IdleConnections::default(), ServerSlot(3), Timestamp::default());
+            let mut put = |incarnation| {
+                idle.put(slot, incarnation, connections.pop().unwrap(), now, 8, Duration::from_secs(1));
+            };
+            put(0);
+            put(1);
+            assert_eq!(idle.len(), 1, "that to the old address is gone");
+            put(0);
+            assert_eq!(idle.len(), 1);
+            assert!(idle.take(slot, 0, now, false).is_none());
+            assert!(idle.take(slot, 1, now, false).is_some());
+        });
     }
 }

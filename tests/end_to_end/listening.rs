@@ -215,7 +215,28 @@ fn running_out_of_descriptors_is_not_held_against_a_server() {
     wait_for("descriptors to be free", DEADLINE, || (first.get("/").status() == 200).then_some(()));
     let records = proxy.wait_for_records("access.log", 8);
     assert!(records[1..7].iter().all(|record| record["reason"] == "no-descriptors"), "{records:?}");
+    assert!(records[1..7].iter().all(|record| record["attempts"] == 1), "repeated in vain: {records:?}");
     assert!(!proxy.errors().iter().any(|line| line.contains("server")), "{:?}", proxy.errors());
+}
+
+/// An idle connection to one server is given up for a request to another.
+#[test]
+fn running_out_of_descriptors_fails_no_request_while_idle_connections_hold_some() {
+    let (one, two) = (Origin::new("one"), Origin::new("two"));
+    let proxy = Setup::new(&format!(
+        "listen \"127.0.0.1:0\"\nworkers 1\nlimits {{ connections-max 1000; }}\n\
+         pool \"a\" {{ server \"o1\" \"{}\"; }}\npool \"b\" {{ server \"o2\" \"{}\"; }}\n\
+         rule path=\"/one\" use=\"a\"\nrule use=\"b\"\n",
+        one.address, two.address
+    ))
+    .descriptors(64, 64)
+    .start();
+    let mut first = proxy.client();
+    assert_eq!(first.get("/one").text(), "one");
+    let _clients: Vec<Client> = (0..100).map(|_| proxy.client()).collect();
+    proxy.wait_for_error("accepting on 127.0.0.1");
+    assert_eq!(first.get("/two").text(), "two");
+    wait_for("the idle connection to end", DEADLINE, || (one.open_connections() == 0).then_some(()));
 }
 
 #[test]

@@ -48,6 +48,8 @@ fn a_pool_whose_servers_are_all_full_answers_503_until_a_place_is_free() {
     for client in &mut waiting {
         assert_eq!(client.response().status(), 200);
     }
+    let records = proxy.wait_for_records("access.log", 4);
+    assert!(records[..4].iter().all(|record| record["reason"] == "pool-full"), "{records:?}");
     wait_for("a free place", DEADLINE, || (proxy.client().get("/").status() == 200).then_some(()));
     assert_eq!((one.1.load(Ordering::SeqCst), two.1.load(Ordering::SeqCst)), (2, 3));
 }

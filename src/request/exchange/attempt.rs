@@ -6,7 +6,9 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use crate::base::error::RetrySafety;
+use tokio::net::TcpStream;
+
+use crate::base::error::{Blame, RetrySafety};
 use crate::base::time;
 use crate::pure::pool::Tried;
 use crate::request::buffers::Grant;
@@ -15,7 +17,7 @@ use crate::request::exchange::choice::{self, Choice};
 use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
 use crate::request::stream::ServerStream;
-use crate::transport::dial::dial;
+use crate::transport::dial::{DialError, dial};
 
 /// Asks servers until one has sent the head of an answer that is to be passed on. That server is on the channel then.
 ///
@@ -26,7 +28,7 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
     let mut repeats = 0;
     loop {
         let mut choice = choice::choose(channel, forward, &tried).await?;
-        match ask(channel, grant, &choice).await {
+        match ask(channel, grant, &mut choice).await {
             Ok(()) => {
                 let now = channel.connection.worker.now();
                 channel.scratch.record.first_byte_came(now);
@@ -50,26 +52,44 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
 }
 
 /// Connects to the chosen server, sends the request and waits for the head of its answer.
-async fn ask(channel: &mut Channel<'_>, grant: &Grant, choice: &Choice) -> Result<(), Failure> {
+async fn ask(channel: &mut Channel<'_>, grant: &Grant, choice: &mut Choice) -> Result<(), Failure> {
     let stream = connect(channel, choice).await?;
     channel.begin_attempt(ServerEnd { stream, buffer: grant.buffer() }, choice.pool.timeouts);
     channel.answer_head().await
 }
 
 /// An idle connection that has stayed silent, or a new one. The client's going away ends the wait.
-async fn connect(channel: &mut Channel<'_>, choice: &Choice) -> Result<ServerStream, Failure> {
+async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<ServerStream, Failure> {
     let worker = &channel.connection.worker;
     let endpoint = choice.lease.endpoint();
     if !choice.wants_fresh {
         let is_certain = !channel.scratch.is_idempotent;
         let idle = worker.idle.take(endpoint.record.slot, endpoint.incarnation, worker.now(), is_certain);
         if let Some(stream) = idle {
+            choice.is_reused = true;
             return Ok(stream);
         }
     }
     let started = time::now();
-    let mut dialled = Box::pin(dial(&endpoint.server.address, choice.pool.timeouts.connect));
-    let stream = poll_fn(|context| {
+    let mut may_make_room = true;
+    let stream = loop {
+        match reach(channel, choice).await {
+            Err(Failure::Connect(DialError::Exhausted(_))) if may_make_room && has_made_room(channel) => {
+                may_make_room = false;
+            }
+            reached => break reached?,
+        }
+    };
+    choice.lease.connected();
+    channel.scratch.record.connect = Some(time::now().since(started));
+    Ok(ServerStream::Plain(stream))
+}
+
+/// Dials, until the client goes away.
+async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<TcpStream, Failure> {
+    let address = &choice.lease.endpoint().server.address;
+    let mut dialled = Box::pin(dial(address, choice.pool.timeouts.connect));
+    poll_fn(|context| {
         #[cfg(test)]
         crate::request::tests::faults::step();
         if let Poll::Ready(result) = dialled.as_mut().poll(context) {
@@ -77,10 +97,15 @@ async fn connect(channel: &mut Channel<'_>, choice: &Choice) -> Result<ServerStr
         }
         channel.poll_client_gone(context).map(Err)
     })
-    .await?;
-    choice.lease.connected();
-    channel.scratch.record.connect = Some(time::now().since(started));
-    Ok(ServerStream::Plain(stream))
+    .await
+}
+
+/// Closes the worker's idle connections to servers, where there are any: each holds a descriptor and a port.
+fn has_made_room(channel: &Channel<'_>) -> bool {
+    let idle = &channel.connection.worker.idle;
+    let has_any = !idle.is_empty();
+    idle.clear();
+    has_any
 }
 
 /// Whether an answer is one that the pool asks again for, and may be.
@@ -104,7 +129,8 @@ fn may_repeat(channel: &Channel<'_>, forward: &Forward, failure: &Failure, repea
         RetrySafety::Unanswered => retry.on_reset && channel.scratch.is_idempotent,
         RetrySafety::Never => false,
     };
-    is_safe && is_affordable(channel, forward, repeats)
+    // What this machine lacks, it lacks for the next server too.
+    is_safe && failure.blame() != Blame::Us && is_affordable(channel, forward, repeats)
 }
 
 /// Whether the count and the budget allow another attempt, and all that was sent of the body is still there.

@@ -13,7 +13,7 @@ use crate::request::exchange::failure::Failure;
 use crate::request::stream::ServerStream;
 use crate::request::worker::Worker;
 use crate::shared::choose::Ask;
-use crate::shared::lease::{Lease, PoolRef};
+use crate::shared::lease::{Lease, PoolRef, Refused};
 use crate::shared::outcome::Outcome;
 use crate::transport::dial::DialError;
 
@@ -26,13 +26,15 @@ pub struct Choice {
     pub lease: Lease,
     /// Whether only a connection of its own will do: the server was tried before.
     pub wants_fresh: bool,
+    /// Whether the connection had been idle: its reset before an answer says that the server had closed it meanwhile.
+    pub is_reused: bool,
     chosen: Timestamp,
 }
 
 /// Chooses a server that was not tried, where there is one, and takes a place there.
 ///
 /// # Errors
-/// [`Refusal::NoServer`].
+/// [`Refusal::NoServer`] and [`Refusal::PoolFull`].
 pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried) -> Result<Choice, Failure> {
     let worker = &channel.connection.worker;
     let now = worker.now();
@@ -42,14 +44,17 @@ pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried)
     }
     let pool = PoolRef { index: forward.index, name: &forward.pool.name };
     let ask = Ask { key: forward.key, tried, now };
-    let lease = worker.admission.admit(pool, ask, &mut Trace::off()).await.map_err(|_| Refusal::NoServer)?;
+    let lease = worker.admission.admit(pool, ask, &mut Trace::off()).await.map_err(|refused| match refused {
+        Refused::AllFull => Refusal::PoolFull,
+        Refused::NoneAvailable | Refused::PoolGone => Refusal::NoServer,
+    })?;
     let endpoint = lease.endpoint();
     record.set_server(&endpoint.server);
     if !tried.is_empty() {
         endpoint.record.count_retry();
     }
     let wants_fresh = tried.contains(endpoint.record.slot);
-    Ok(Choice { pool: Arc::clone(&forward.pool), lease, wants_fresh, chosen: now })
+    Ok(Choice { pool: Arc::clone(&forward.pool), lease, wants_fresh, is_reused: false, chosen: now })
 }
 
 impl Choice {
@@ -60,7 +65,9 @@ impl Choice {
 
     /// The attempt failed before the answer.
     pub fn fails(&mut self, failure: &Failure) {
-        self.lease.outcome(outcome_of(failure));
+        // That a server ends a connection that is idle is its right, and happens while a request is on its way.
+        let is_ordinary = self.is_reused && matches!(failure, Failure::Reset { .. });
+        self.lease.outcome(if is_ordinary { Outcome::OwnFault } else { outcome_of(failure) });
     }
 
     /// The exchange is over: as it should be, or by a failure after the answer's head.
@@ -91,5 +98,42 @@ fn outcome_of(failure: &Failure) -> Outcome {
         Failure::Response(_) | Failure::UnwantedUpgrade | Failure::TooManyInterim => Outcome::Malformed,
         failure if failure.blame() == Blame::Client => Outcome::ClientAborted,
         _ => Outcome::OwnFault,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::pure::config::load_text;
+    use crate::pure::rule::compile::RuleSet;
+    use crate::shared::counters::ProcessCounters;
+    use crate::shared::outcome::outcome_queue;
+    use crate::shared::snapshot::SnapshotStore;
+
+    /// How many reports of that failure speak against the server.
+    fn reports(is_reused: bool, failure: &Failure) -> usize {
+        let text = "listen \"127.0.0.1:80\"\npool \"a\" { server \"s\" \"127.0.0.1:1\" }\nrule use=\"a\"";
+        let config = Arc::new(load_text(text).unwrap());
+        let rules = Arc::new(RuleSet::compile(config.rules.clone()).unwrap());
+        let counters = Arc::new(ProcessCounters::default());
+        let (sender, receiver) = outcome_queue(Arc::clone(&counters));
+        let snapshot = SnapshotStore::new(config, rules, counters).load();
+        let pool = &snapshot.pools[0];
+        let lease = Lease::take(&pool.endpoints[0], &Rc::new(sender)).unwrap();
+        let pool = Arc::clone(&pool.pool);
+        let mut choice = Choice { pool, lease, wants_fresh: false, is_reused, chosen: Timestamp::default() };
+        choice.fails(failure);
+        drop(choice);
+        receiver.drain().count()
+    }
+
+    #[test]
+    fn a_server_that_ends_an_idle_connection_while_a_request_comes_is_not_blamed() {
+        let reset = Failure::Reset { is_written: true };
+        assert_eq!((reports(true, &reset), reports(false, &reset)), (0, 1));
+        let (timeout, cut) = (Failure::ResponseTimeout, Failure::Truncated);
+        assert_eq!((reports(true, &timeout), reports(true, &cut)), (1, 1));
     }
 }
