@@ -6,6 +6,7 @@
 pub mod access_log;
 pub mod account;
 pub mod buffers;
+pub mod clock;
 pub mod connection;
 pub mod date;
 pub mod deadlines;

@@ -8,6 +8,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use pointsman::pure::config::vocabulary::all_names;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -51,6 +52,17 @@ fn the_corpus_passes() {
     replay("chunked_body", codec::chunked_body);
     replay("forwarded_head", forwarding::forwarded_head);
     replay("rule_file", rules::rule_file);
+}
+
+/// The fuzzer can't guess the words of the language, so they are given to it.
+#[test]
+fn the_dictionary_of_rule_files_has_every_name_of_the_language() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/rule_file.dict");
+    let text = fs::read_to_string(path).unwrap();
+    let words: Vec<_> = text.lines().collect();
+    let mut missing: Vec<_> = all_names().into_iter().map(|name| format!("\"{name}\"")).collect();
+    missing.retain(|name| !words.contains(&name.as_str()));
+    assert!(missing.is_empty(), "missing in fuzz/rule_file.dict:\n{}", missing.join("\n"));
 }
 
 /// One change to an input.

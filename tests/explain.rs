@@ -37,8 +37,8 @@ listen "127.0.0.1:8443" { tls { certificate "a.crt" key="a.key" } }
 "#
     .to_owned();
     for (number, pool) in POOLS.iter().enumerate() {
-        let key = if number == 1 { "scheduler \"rr\" key=\"host+path\"" } else { "" };
-        text.push_str(&format!("pool \"{pool}\" {{ server \"s\" \"127.0.0.1:900{number}\"; {key} }}\n"));
+        let scheduler = if number == 1 { "scheduler \"rr\"" } else { "" };
+        text.push_str(&format!("pool \"{pool}\" {{ server \"s\" \"127.0.0.1:900{number}\"; {scheduler} }}\n"));
     }
     let count = 1 + draw.below(24);
     text + &random_rules::rules(draw, count, &POOLS, &LISTENERS)

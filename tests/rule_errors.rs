@@ -115,7 +115,22 @@ fn later_protocol() {
 
 #[test]
 fn later_scheduler() {
-    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; scheduler "mh" key="path" }"##));
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; scheduler "mh" }"##));
+}
+
+#[test]
+fn later_key_of_a_scheduler() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; scheduler "wrr" key="path" }"##));
+}
+
+#[test]
+fn later_key_of_a_rule() {
+    insta::assert_snapshot!(said_of(r##"rule use="origin" { key "client" }"##));
+}
+
+#[test]
+fn connections_without_a_bound() {
+    insta::assert_snapshot!(said_of(r##"limits { connections-max "off" }"##));
 }
 
 #[test]
@@ -190,12 +205,12 @@ fn unknown_capture() {
 
 #[test]
 fn capture_in_one_path() {
-    insta::assert_snapshot!(said_of(r##"rule use="origin" key="{id}" { path "/u/{id}" "/me" }"##));
+    insta::assert_snapshot!(said_of(r##"rule { split key="{id}" { use "origin" }; path "/u/{id}" "/me" }"##));
 }
 
 #[test]
 fn no_group() {
-    insta::assert_snapshot!(said_of(r##"rule path="/u" use="origin" key="$1""##));
+    insta::assert_snapshot!(said_of(r##"rule path="/u" { split key="$1" { use "origin" } }"##));
 }
 
 #[test]
@@ -340,12 +355,12 @@ fn strip_prefix_slash() {
 
 #[test]
 fn key_of_builtin() {
-    insta::assert_snapshot!(said_of(r##"rule key="{host}" use="origin""##));
+    insta::assert_snapshot!(said_of(r##"rule { split key="{host}" { use "origin" } }"##));
 }
 
 #[test]
 fn misspelt_key() {
-    insta::assert_snapshot!(said_of(r##"rule key="hots+path" use="origin""##));
+    insta::assert_snapshot!(said_of(r##"rule { split key="hots+path" { use "origin" } }"##));
 }
 
 #[test]
@@ -460,7 +475,7 @@ fn warnings_look_like_errors_and_are_none() {
         r#"
 listen "*:8080"
 listen "127.0.0.1:8080"
-pool "images" { server "i1" "127.0.0.1:9000"; scheduler "rr" key="path" }
+pool "images" { server "i1" "127.0.0.1:9000"; scheduler "rr" }
 pool "app" { server "a1" "127.0.0.1:9001" }
 rule path="/img/{*rest}" use="images"
 rule "logo" path="/img/logo.png" use="images"

@@ -1,5 +1,5 @@
 //! The tidiness that people forget and a machine doesn't: which layer may use which, what each file opens with, how long
-//! files and functions are, what nothing may be called, and that every limit has a test.
+//! files and functions are, what nothing may be called, that every limit has a test, and that the manual has every reason of the access log.
 //!
 //! Everything is checked by path and by counting, on the text of the sources. It refuses to judge what only a reader can.
 
@@ -8,6 +8,7 @@
 #[path = "tidy/scan.rs"]
 mod scan;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -366,6 +367,42 @@ fn a_limit_without_a_test_is_found() {
     assert_eq!(untested(&["header-timeout", "body-max"], &tests), Vec::<&str>::new());
     assert_eq!(untested(&["header", "idle-timeout"], &tests), ["header", "idle-timeout"]);
     assert!(test_names(&all_files()).contains(&"a_limit_without_a_test_is_found".to_owned()));
+}
+
+/// The reason tokens of the access log: what functions called `reason` give back, and what is put into a record as it is.
+fn reasons(files: &[File]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for file in files {
+        let source = scan(&file.text);
+        let functions: Vec<_> = source
+            .functions()
+            .into_iter()
+            .filter(|function| function.name == "reason")
+            .map(|found| found.lines)
+            .collect();
+        for (at, token) in source.tokens.iter().enumerate().filter(|(_, token)| token.kind == Kind::Literal) {
+            let is_set = at >= 4 && source.reads(at - 4, &["reason", "=", "Some", "("]);
+            if is_set || functions.iter().any(|lines| lines.contains(&token.line)) {
+                found.insert(token.text.trim_matches('"').to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_manual_has_every_reason_of_the_access_log_and_no_other() {
+    let files = all_files();
+    let test_only = test_only(&files);
+    let product: Vec<File> =
+        files.into_iter().filter(|file| file.layer().is_some() && !is_test_only(file, &test_only)).collect();
+    let manual = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md")).unwrap();
+    let table = manual.lines().skip_while(|line| !line.starts_with("| reason | status |")).skip(2);
+    let rows = table.map_while(|line| line.strip_prefix("| `")?.split_once('`'));
+    let told: BTreeSet<String> = rows.map(|(reason, _)| reason.to_owned()).collect();
+    let known = reasons(&product);
+    assert!(known.contains("no-rule") && known.contains("rule") && known.contains("tunnel-timeout"), "{known:?}");
+    assert_eq!(told, known, "the table of docs/operations.md, and the code");
 }
 
 #[test]

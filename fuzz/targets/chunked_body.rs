@@ -1,4 +1,4 @@
-//! Hands the fuzzer's inputs to [`pointsman_fuzz::codec::chunked_body`], which says what must hold for them.
+//! Fuzzes the decoder of chunked bodies: any bytes, in any pieces.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {

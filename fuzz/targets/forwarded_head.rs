@@ -1,4 +1,4 @@
-//! Hands the fuzzer's inputs to [`pointsman_fuzz::forwarding::forwarded_head`], which says what must hold for them.
+//! Fuzzes heads as they are forwarded: any head, under any circumstances and rules.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {

@@ -1,4 +1,4 @@
-//! Hands the fuzzer's inputs to [`pointsman_fuzz::codec::request_head`], which says what must hold for them.
+//! Fuzzes the parser of request heads: any bytes, in any pieces.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {

@@ -1,4 +1,4 @@
-//! Hands the fuzzer's inputs to [`pointsman_fuzz::rules::rule_file`], which says what must hold for them.
+//! Fuzzes the rule language: any text.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {

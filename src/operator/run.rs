@@ -221,10 +221,16 @@ fn open_listeners(config: &Config, workers: usize, secret: &TicketSecret) -> Res
     Ok((listeners, sockets))
 }
 
+/// Becomes that user, with all the groups that it is in. There is nothing to do, and nothing that would be allowed, where
+/// the process is that user's already.
 fn become_user(name: &str) -> Result<(), RunError> {
     let wrap = |cause| RunError::User { name: name.to_owned(), cause };
     let user = nix::unistd::User::from_name(name).map_err(wrap)?.ok_or_else(|| RunError::NoUser(name.to_owned()))?;
-    nix::unistd::setgroups(&[user.gid]).map_err(wrap)?;
+    if user.uid == nix::unistd::Uid::effective() && user.uid == nix::unistd::Uid::current() {
+        return Ok(());
+    }
+    let name = std::ffi::CString::new(user.name).map_err(|_| wrap(nix::errno::Errno::EINVAL))?;
+    nix::unistd::initgroups(&name, user.gid).map_err(wrap)?;
     nix::unistd::setgid(user.gid).map_err(wrap)?;
     nix::unistd::setuid(user.uid).map_err(wrap)
 }
@@ -235,6 +241,7 @@ struct Signals {
     interrupt: Signal,
     hang_up: Signal,
     reopen: Signal,
+    upgrade: Signal,
 }
 
 impl Signals {
@@ -244,6 +251,7 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
             reopen: signal(SignalKind::user_defined1())?,
+            upgrade: signal(SignalKind::user_defined2())?,
         })
     }
 }
@@ -255,6 +263,7 @@ impl Running {
                 _ = signals.terminate.recv() => break,
                 _ = signals.interrupt.recv() => break,
                 _ = signals.hang_up.recv() => tracing::warn!("SIGHUP: reloading is not supported yet; nothing changes"),
+                _ = signals.upgrade.recv() => tracing::warn!("SIGUSR2: upgrading is not supported yet; nothing changes"),
                 _ = signals.reopen.recv() => self.reopen_log(),
                 () = tokio::time::sleep(WATCH) => self.look_at_threads()?,
             }
@@ -267,6 +276,7 @@ impl Running {
                 _ = signals.terminate.recv() => break false,
                 _ = signals.interrupt.recv() => break false,
                 _ = signals.hang_up.recv() => {}
+                _ = signals.upgrade.recv() => {}
                 _ = signals.reopen.recv() => self.reopen_log(),
                 () = tokio::time::sleep_until(deadline) => break false,
                 () = tokio::time::sleep(WATCH / 10) => if self.threads.iter().all(|(_, thread)| thread.is_finished()) {
@@ -280,8 +290,7 @@ impl Running {
             tracing::warn!("ending what is still in flight");
             self.order(|| Order::Stop);
         }
-        self.finish();
-        Ok(())
+        self.finish()
     }
 
     fn order(&self, order: impl Fn() -> Order) {
@@ -306,7 +315,11 @@ impl Running {
         }
     }
 
-    fn finish(&mut self) {
+    /// Waits a little for the last threads and writes the log to its end.
+    ///
+    /// # Errors
+    /// [`RunError::ThreadDied`] where a worker did not drain but die.
+    fn finish(&mut self) -> Result<(), RunError> {
         let patience = time::now() + Duration::from_secs(1);
         while time::now() < patience && !self.threads.iter().all(|(_, thread)| thread.is_finished()) {
             std::thread::sleep(Duration::from_millis(5));
@@ -318,6 +331,11 @@ impl Running {
         }
         if let Some(control) = self.control.take() {
             control.stop();
+        }
+        let ended = std::mem::take(&mut self.threads).into_iter().filter(|(_, thread)| thread.is_finished());
+        match ended.filter_map(|(name, thread)| thread.join().is_err().then_some(name)).next() {
+            Some(name) => Err(RunError::ThreadDied(name)),
+            None => Ok(()),
         }
     }
 }

@@ -5,8 +5,9 @@
 //!
 //! - Up → Suspect: three connects in a row that failed ([`watch::CONNECT_FAILURES_MAX`]).
 //! - While Suspect or Down: a TCP check every 250 ms with a timeout of 300 ms.
-//! - Suspect → Down: checks agree with what requests saw: one is refused, or [`watch::FALL`] in a row fail otherwise. The
-//!   last server of a pool that could get requests stays Suspect and is tried: better a doubtful server than none.
+//! - Suspect → Down: checks agree with what requests saw: one is refused, or [`watch::FALL`] find no way to the server. One
+//!   that times out does not: overload is never treated as death. The last server of a pool that could get requests stays
+//!   Suspect and is tried: better a doubtful server than none.
 //! - Suspect, Down → Up: two good checks in a row, begun at least 250 ms apart.
 //! - Drained and Maintenance: by an order, and left by an order alone.
 //!

@@ -128,6 +128,15 @@ impl Known {
     }
 }
 
+/// Whether a byte may stand in a token (RFC 9110 5.6.2): in a method, a field's name, a media type's parts.
+pub(super) const fn is_token_byte(byte: u8) -> bool {
+    matches!(
+        byte,
+        b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z'
+            | b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
+    )
+}
+
 /// Whether a token is that one, which is given in lower case and consists of letters, digits and `-`.
 #[inline(always)]
 pub(super) fn is_token<const N: usize>(token: &[u8], lower: &[u8; N]) -> bool {

@@ -54,7 +54,7 @@ pub struct Server {
 /// How the servers of a pool are spoken to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// The protocol.
+    /// The protocol. Nothing asks for it while there is one alone.
     pub protocol: UpstreamProtocol,
     /// The most idle connections kept per worker and server.
     pub idle_max: u32,
@@ -68,7 +68,7 @@ impl Default for Upstream {
     }
 }
 
-/// Protocols towards servers. HTTP/2 comes with a later issue.
+/// Protocols towards servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpstreamProtocol {
     /// HTTP/1.1.
@@ -169,7 +169,8 @@ pub struct Pool {
     pub servers: Vec<Arc<Server>>,
     /// How a server is chosen.
     pub scheduler: SchedulerConfig,
-    /// What the scheduler hashes, where the rule says nothing.
+    /// What the scheduler hashes, where the rule says nothing. `None` in this version: rule files can name it once a scheduler
+    /// hashes.
     pub key: Option<KeySource>,
     /// How its servers are spoken to.
     pub upstream: Upstream,

@@ -14,7 +14,7 @@ pub mod hash;
 mod index;
 pub mod key;
 pub mod media;
-mod parts;
+pub(in crate::pure) mod parts;
 pub mod path;
 pub mod pattern;
 mod predicate;
@@ -130,7 +130,7 @@ pub enum TemplatePart {
     Capture(String),
 }
 
-/// What a scheduler hashes.
+/// What a split hashes, and schedulers that choose by key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
     /// The normalized path.
@@ -205,7 +205,7 @@ pub struct Changes {
     pub request: Vec<FieldChange>,
     /// Changes of the answer's fields, in order.
     pub response: Vec<FieldChange>,
-    /// Upgrade tokens that may become a tunnel, in lower case; `websocket` alone where the rule names none.
+    /// Upgrade tokens that may become a tunnel, in lower case; none stands for `websocket` alone.
     pub upgrades: Vec<String>,
 }
 
@@ -224,7 +224,7 @@ pub struct Rule {
     pub action: Action,
     /// What changes.
     pub changes: Changes,
-    /// What the scheduler hashes; beats the pool's.
+    /// What the scheduler hashes; beats the pool's. `None` in this version: rule files can name it once a scheduler hashes.
     pub key: Option<KeySource>,
     /// The largest request body; beats the listener's.
     pub body_max: Option<Bytes>,

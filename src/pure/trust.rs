@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::pure::head::{Fields, Known};
 use crate::pure::rule::Cidr;
+use crate::pure::rule::parts::split_unquoted;
 
 /// Whether `address` is one of the trusted.
 pub fn is_trusted(address: IpAddr, trusted: &[Cidr]) -> bool {
@@ -19,16 +20,15 @@ pub fn client_address(peer: IpAddr, trusted: &[Cidr], fields: Fields<'_>) -> IpA
         return peer;
     }
     let has_list = fields.list.iter().any(|field| field.known == Known::XForwardedFor);
-    let known = if has_list { Known::XForwardedFor } else { Known::Forwarded };
+    if has_list { last_listed(peer, trusted, fields) } else { last_forwarded(peer, trusted, fields) }
+}
+
+/// From the right of X-Forwarded-For, where the first look mostly is the last.
+fn last_listed(peer: IpAddr, trusted: &[Cidr], fields: Fields<'_>) -> IpAddr {
     let mut client = peer;
-    for field in fields.list.iter().rev().filter(|field| field.known == known) {
-        for element in field.value.of(fields.bytes).rsplit(|byte| *byte == b',') {
-            let Some(text) = std::str::from_utf8(element).ok().map(str::trim) else { return client };
-            if text.is_empty() {
-                continue;
-            }
-            let node = if has_list { Some(text) } else { for_parameter(text) };
-            let Some(address) = node.and_then(parse_node) else { return client };
+    for line in lines(fields, Known::XForwardedFor).rev() {
+        for element in line.rsplit(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty()) {
+            let Some(address) = parse_node(element) else { return client };
             client = address;
             if !is_trusted(client, trusted) {
                 return client;
@@ -38,15 +38,56 @@ pub fn client_address(peer: IpAddr, trusted: &[Cidr], fields: Fields<'_>) -> IpA
     client
 }
 
-/// The node of a `for=` parameter in one Forwarded element (RFC 7239 4).
-fn for_parameter(element: &str) -> Option<&str> {
-    element.split(';').find_map(|pair| {
-        let (name, value) = pair.trim().split_once('=')?;
-        name.trim().eq_ignore_ascii_case("for").then(|| value.trim().trim_matches('"'))
-    })
+/// From the left of Forwarded, for where a quoted string begins can't be told from the right. What ends the search from
+/// the right undoes here what was found before.
+fn last_forwarded(peer: IpAddr, trusted: &[Cidr], fields: Fields<'_>) -> IpAddr {
+    let mut client = None;
+    for line in lines(fields, Known::Forwarded) {
+        for element in split_unquoted(line, b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty()) {
+            client = match for_parameter(element).and_then(parse_node) {
+                None => None,
+                Some(address) if is_trusted(address, trusted) => client.or(Some(address)),
+                Some(address) => Some(address),
+            };
+        }
+    }
+    client.unwrap_or(peer)
 }
 
-fn parse_node(text: &str) -> Option<IpAddr> {
+fn lines(fields: Fields<'_>, known: Known) -> impl DoubleEndedIterator<Item = &[u8]> {
+    fields.list.iter().filter(move |field| field.known == known).map(move |field| field.value.of(fields.bytes))
+}
+
+/// The node of a `for=` parameter in one Forwarded element (RFC 7239 4); `None` too where a quote is not closed, or stands
+/// within a value: who wrote what of such an element is not known.
+fn for_parameter(element: &[u8]) -> Option<&[u8]> {
+    let mut node = None;
+    for pair in split_unquoted(element, b';').map(<[u8]>::trim_ascii).filter(|pair| !pair.is_empty()) {
+        let at = pair.iter().position(|byte| *byte == b'=')?;
+        let (name, value) = (pair.get(..at)?, unquoted(pair.get(at + 1..)?)?);
+        if node.is_none() && name.eq_ignore_ascii_case(b"for") {
+            node = Some(value);
+        }
+    }
+    node
+}
+
+/// What a value says that is a quoted string as a whole, its escapes left as they are, or has no quote at all.
+fn unquoted(value: &[u8]) -> Option<&[u8]> {
+    let Some(rest) = value.strip_prefix(b"\"") else {
+        return (!value.contains(&b'"')).then_some(value);
+    };
+    let mut is_escaped = false;
+    let end = rest.iter().position(|byte| {
+        let is_end = *byte == b'"' && !is_escaped;
+        is_escaped = *byte == b'\\' && !is_escaped;
+        is_end
+    })?;
+    (end + 1 == rest.len()).then(|| rest.get(..end))?
+}
+
+fn parse_node(node: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(node).ok()?;
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(address.to_canonical());
     }
@@ -107,6 +148,31 @@ mod tests {
     fn what_stands_left_of_nonsense_is_not_believed() {
         assert_eq!(client("10.0.0.1", &[(Known::XForwardedFor, "1.1.1.1, unknown, 10.0.0.2")]), "10.0.0.2");
         assert_eq!(client("10.0.0.1", &[(Known::Forwarded, "for=1.1.1.1, for=_hidden")]), "10.0.0.1");
+    }
+
+    #[test]
+    fn an_address_within_a_quoted_string_is_nobodys() {
+        let forwarded = |value: &str| client("10.0.0.1", &[(Known::Forwarded, value)]);
+        assert_eq!(forwarded("for=1.2.3.4;host=\"x, for=127.0.0.1\""), "1.2.3.4");
+        assert_eq!(forwarded("host=\"x;for=127.0.0.1;\";for=\"1.2.3.4:80\""), "1.2.3.4");
+        assert_eq!(forwarded("for=1.2.3.4;host=\"x\\\", for=127.0.0.1\""), "1.2.3.4");
+        assert_eq!(forwarded("for=9.9.9.9, for=1.2.3.4;host=\"x, y\", for=10.0.0.2"), "1.2.3.4");
+    }
+
+    #[test]
+    fn a_broken_quote_ends_the_search() {
+        let forwarded = |value: &str| client("10.0.0.1", &[(Known::Forwarded, value)]);
+        assert_eq!(forwarded("for=127.0.0.1, for=1.2.3.4;host=\"x"), "10.0.0.1");
+        assert_eq!(forwarded("for=\"x, for=127.0.0.1\", for=10.0.0.2"), "10.0.0.2");
+        assert_eq!(forwarded("for=127.0.0.1\""), "10.0.0.1");
+        assert_eq!(forwarded("for=\"127.0.0.1\"x"), "10.0.0.1");
+        assert_eq!(forwarded("for=127.0.0.1;host=a\"b\""), "10.0.0.1");
+        let lines = [
+            (Known::Forwarded, "for=127.0.0.1"),
+            (Known::Forwarded, "for=\"1.2.3.4"),
+            (Known::Forwarded, "for=10.0.0.3"),
+        ];
+        assert_eq!(client("10.0.0.1", &lines), "10.0.0.3");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Buffers of one worker: borrowed for as long as bytes are in them, never owned by an idle connection.
 //!
-//! A buffer is 16 KiB; one that two reads in a row have filled grows to 256 KiB where memory allows, and shrinks when its
+//! A buffer is 20 KiB: a head and a body of 16 KiB, which servers like to send, come with one read and leave with one write; one that two reads in a row have filled grows to 256 KiB where memory allows, and shrinks when its
 //! stream stalls. All of a worker's buffers together stay under `buffer-memory`: a [`Grant`] is taken before a head is
 //! read and covers one buffer in each direction, so that an admitted exchange never waits for memory.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
@@ -13,29 +13,26 @@ use std::task::{Poll, Waker};
 use crate::base::units::Bytes;
 
 /// The size of a buffer.
-pub const SMALL: usize = 16 * 1024;
+pub const SMALL: usize = 20 * 1024;
 /// The size of a buffer that its stream keeps filling.
 pub const LARGE: usize = 256 * 1024;
 /// What an exchange is granted.
 const GRANT: usize = 2 * SMALL;
-/// Free small buffers kept by a worker: 4 MiB of them.
+/// Free small buffers kept by a worker: 5 MiB of them.
 const FREE_MAX: usize = 256;
+/// Free large buffers kept by a worker: 4 MiB of them.
+const FREE_LARGE_MAX: usize = 16;
 
 /// A worker's buffer memory.
 #[derive(Debug)]
 pub struct BufferPool {
     free: RefCell<Vec<Box<[u8]>>>,
+    free_large: RefCell<Vec<Box<[u8]>>>,
     granted: Cell<usize>,
     limit: usize,
-    waiting: RefCell<VecDeque<Waiter>>,
+    /// Those who wait for memory, by the number of their turn; each until it has some or gives up.
+    waiting: RefCell<BTreeMap<u64, Waker>>,
     next_waiter: Cell<u64>,
-}
-
-/// Somebody who waits for memory; in the queue until it has some or gives up.
-#[derive(Debug)]
-struct Waiter {
-    number: u64,
-    waker: Waker,
 }
 
 impl BufferPool {
@@ -43,6 +40,7 @@ impl BufferPool {
     pub fn new(memory: Bytes) -> Rc<Self> {
         Rc::new(Self {
             free: RefCell::default(),
+            free_large: RefCell::default(),
             granted: Cell::new(0),
             limit: memory.as_usize().max(GRANT),
             waiting: RefCell::default(),
@@ -50,9 +48,10 @@ impl BufferPool {
         })
     }
 
-    /// Memory for an exchange, one buffer in each direction, where there is enough.
+    /// Memory for an exchange, one buffer in each direction, where there is enough and nobody waits for it.
     pub fn try_grant(self: &Rc<Self>) -> Option<Grant> {
-        self.try_take(GRANT).then(|| Grant { pool: Rc::clone(self), bytes: Cell::new(GRANT) })
+        (!self.is_waited_for() && self.try_take(GRANT))
+            .then(|| Grant { pool: Rc::clone(self), bytes: Cell::new(GRANT) })
     }
 
     /// Waits until there is memory for an exchange.
@@ -60,6 +59,11 @@ impl BufferPool {
         let grant = Grant { pool: Rc::clone(self), bytes: Cell::new(0) };
         grant.resume().await;
         grant
+    }
+
+    /// An empty buffer for somebody who has no grant, and only writes.
+    pub fn empty_buffer(self: &Rc<Self>) -> Buffer {
+        Buffer { memory: Box::default(), start: 0, end: 0, full_reads: 0, last_read: 0, pool: Rc::clone(self) }
     }
 
     /// Bytes handed out now.
@@ -70,6 +74,10 @@ impl BufferPool {
     /// Whether less than half is handed out.
     pub fn is_plentiful(&self) -> bool {
         self.granted.get() <= self.limit / 2
+    }
+
+    fn is_waited_for(&self) -> bool {
+        !self.waiting.borrow().is_empty()
     }
 
     fn try_take(&self, bytes: usize) -> bool {
@@ -87,18 +95,29 @@ impl BufferPool {
     }
 
     fn wake_next(&self) {
-        if let Some(first) = self.waiting.borrow().front() {
-            first.waker.wake_by_ref();
+        if let Some((_, first)) = self.waiting.borrow().first_key_value() {
+            first.wake_by_ref();
         }
     }
 
-    fn take_small(&self) -> Box<[u8]> {
-        self.free.borrow_mut().pop().unwrap_or_else(|| vec![0; SMALL].into_boxed_slice())
+    /// Memory of that size: what was used before, where there is some, for to clear it costs as much as to fill it.
+    fn take(&self, size: usize) -> Box<[u8]> {
+        let free = match size {
+            SMALL => self.free.borrow_mut().pop(),
+            LARGE => self.free_large.borrow_mut().pop(),
+            _ => None,
+        };
+        free.unwrap_or_else(|| vec![0; size].into_boxed_slice())
     }
 
-    fn put_small(&self, memory: Box<[u8]>) {
-        let mut free = self.free.borrow_mut();
-        if memory.len() == SMALL && free.len() < FREE_MAX {
+    fn put(&self, memory: Box<[u8]>) {
+        let (free, max) = match memory.len() {
+            SMALL => (&self.free, FREE_MAX),
+            LARGE => (&self.free_large, FREE_LARGE_MAX),
+            _ => return,
+        };
+        let mut free = free.borrow_mut();
+        if free.len() < max {
             free.push(memory);
         }
     }
@@ -117,21 +136,20 @@ impl<'p> Turn<'p> {
         Self { pool, number }
     }
 
+    /// Whether nobody came before.
+    fn is_first(&self) -> bool {
+        self.pool.waiting.borrow().first_key_value().is_none_or(|(first, _)| *first >= self.number)
+    }
+
     fn wait(&self, waker: &Waker) {
         let mut waiting = self.pool.waiting.borrow_mut();
-        match waiting.iter_mut().find(|waiter| waiter.number == self.number) {
-            Some(waiter) => waiter.waker.clone_from(waker),
-            None => waiting.push_back(Waiter { number: self.number, waker: waker.clone() }),
-        }
+        waiting.entry(self.number).and_modify(|known| known.clone_from(waker)).or_insert_with(|| waker.clone());
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let place = self.pool.waiting.borrow().iter().position(|waiter| waiter.number == self.number);
-        if let Some(place) = place {
-            self.pool.waiting.borrow_mut().remove(place);
-        }
+        self.pool.waiting.borrow_mut().remove(&self.number);
         self.pool.wake_next();
     }
 }
@@ -146,7 +164,7 @@ pub struct Grant {
 impl Grant {
     /// An empty buffer out of this grant; an exchange takes at most two at a time.
     pub fn buffer(&self) -> Buffer {
-        Buffer { memory: Box::default(), start: 0, end: 0, full_reads: 0, pool: Rc::clone(&self.pool) }
+        self.pool.empty_buffer()
     }
 
     /// Gives the memory back for a pause; the buffers must have been released.
@@ -162,10 +180,10 @@ impl Grant {
         if self.bytes.get() > 0 {
             return;
         }
-        if !self.pool.try_take(GRANT) {
+        if self.pool.is_waited_for() || !self.pool.try_take(GRANT) {
             let turn = Turn::new(&self.pool);
             poll_fn(|context| {
-                if self.pool.try_take(GRANT) {
+                if turn.is_first() && self.pool.try_take(GRANT) {
                     return Poll::Ready(());
                 }
                 turn.wait(context.waker());
@@ -191,6 +209,7 @@ pub struct Buffer {
     start: usize,
     end: usize,
     full_reads: u8,
+    last_read: usize,
     pool: Rc<BufferPool>,
 }
 
@@ -227,7 +246,7 @@ impl Buffer {
     /// Room for a read behind the unused bytes, which are moved to the front where less than half is left.
     pub fn room(&mut self) -> &mut [u8] {
         if self.memory.is_empty() {
-            self.memory = self.pool.take_small();
+            self.memory = self.pool.take(SMALL);
         }
         if self.start > 0 && self.memory.len() - self.end < self.memory.len() / 2 {
             self.memory.copy_within(self.start..self.end, 0);
@@ -246,7 +265,7 @@ impl Buffer {
     pub fn release(&mut self) {
         if self.is_empty() {
             self.shrink();
-            self.pool.put_small(std::mem::take(&mut self.memory));
+            self.pool.put(std::mem::take(&mut self.memory));
             self.start = 0;
             self.end = 0;
             self.full_reads = 0;
@@ -257,13 +276,24 @@ impl Buffer {
     pub fn filled(&mut self, count: usize) {
         self.end = (self.end + count).min(self.memory.len());
         self.full_reads = if self.end == self.memory.len() { self.full_reads.saturating_add(1) } else { 0 };
+        self.last_read = count;
     }
 
-    /// Grows an empty buffer whose last two reads were full.
-    pub fn grow_if_busy(&mut self) {
-        if self.full_reads >= 2 && self.is_empty() && self.memory.len() == SMALL {
+    /// Grows an empty buffer whose last two reads were full; one is enough where `expected` bytes are still to come and
+    /// would fill it many times over.
+    pub fn grow_if_busy(&mut self, expected: u64) {
+        let enough = if expected >= LARGE as u64 { 1 } else { 2 };
+        if self.full_reads >= enough && self.is_empty() && self.memory.len() == SMALL {
             self.full_reads = 0;
             self.resize(LARGE);
+        }
+    }
+
+    /// Gives the memory beyond [`SMALL`] back where the last read would have fitted without it: the stream stalls, or is
+    /// slow.
+    pub fn shrink_if_slow(&mut self) {
+        if self.last_read < SMALL {
+            self.shrink();
         }
     }
 
@@ -276,7 +306,7 @@ impl Buffer {
 
     /// Doubles the room for a head that does not fit and may have `head_max` bytes. False: there is no memory for it.
     pub fn grow_for_head(&mut self, head_max: usize) -> bool {
-        let size = self.memory.len().max(SMALL / 2);
+        let size = self.memory.len();
         // Empty lines before a head do not count as parts of it.
         size <= head_max + SMALL && self.resize(2 * size)
     }
@@ -286,7 +316,7 @@ impl Buffer {
         if size > before && !self.pool.try_take(size - before) {
             return false;
         }
-        let mut memory = if size == SMALL { self.pool.take_small() } else { vec![0; size].into_boxed_slice() };
+        let mut memory = self.pool.take(size);
         let kept = self.end - self.start;
         if let (Some(to), Some(from)) = (memory.get_mut(..kept), self.memory.get(self.start..self.end)) {
             to.copy_from_slice(from);
@@ -294,7 +324,7 @@ impl Buffer {
         self.start = 0;
         self.end = kept;
         let old = std::mem::replace(&mut self.memory, memory);
-        self.pool.put_small(old);
+        self.pool.put(old);
         if size < before {
             self.pool.give_back(before - size);
         }
@@ -308,7 +338,7 @@ impl Drop for Buffer {
         if memory.len() > SMALL {
             self.pool.give_back(memory.len() - SMALL);
         }
-        self.pool.put_small(memory);
+        self.pool.put(memory);
     }
 }
 
@@ -337,6 +367,22 @@ mod tests {
         assert!(grant(&pool).is_none());
         drop(second);
         assert!(grant(&pool).is_some());
+    }
+
+    #[test]
+    fn who_comes_later_does_not_overtake_who_waits() {
+        let pool = BufferPool::new(Bytes(GRANT as u64));
+        let held = grant(&pool).unwrap();
+        let (mut first, mut second) = (std::pin::pin!(pool.grant()), std::pin::pin!(pool.grant()));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(first.as_mut().poll(&mut context).is_pending() && second.as_mut().poll(&mut context).is_pending());
+        drop(held);
+        assert!(pool.try_grant().is_none());
+        assert!(grant(&pool).is_none());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        assert!(first.as_mut().poll(&mut context).is_ready());
+        assert!(second.as_mut().poll(&mut context).is_ready(), "the first's grant was dropped");
+        assert!(pool.try_grant().is_some());
     }
 
     #[derive(Default)]
@@ -397,7 +443,7 @@ mod tests {
             buffer.filled(room);
             buffer.consume(room);
         }
-        buffer.grow_if_busy();
+        buffer.grow_if_busy(0);
         assert_eq!(buffer.room().len(), LARGE);
         assert_eq!(pool.granted(), 2 * SMALL + LARGE - SMALL);
         buffer.shrink();

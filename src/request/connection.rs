@@ -23,7 +23,7 @@ use crate::request::worker::{ConnectionTicket, Worker};
 /// a reset (RFC 9112 9.6).
 const LINGER: (Duration, usize) = (Duration::from_secs(2), 1024 * 1024);
 
-/// How long a connection that came just before a drain may still take for its first request.
+/// How long a connection that came just before a drain may still take for its handshake, and for its first request.
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
 /// A client's connection.
@@ -86,13 +86,11 @@ pub(in crate::request) fn life(
     stream: TcpStream,
     peer: SocketAddr,
 ) -> impl Future<Output = ()> + use<> {
-    let ticket = worker.register(peer.ip(), listener.config.limits.connections_per_client_max);
+    let ticket = worker.register(peer.ip(), listener);
     let worker = Rc::clone(worker);
     let listener = Arc::clone(listener);
     async move {
         let guard = PanicCounter { worker: Rc::clone(&worker), is_done: Cell::new(false) };
-        // Heads and small bodies leave in one write: waiting for more would only delay them.
-        let _ = stream.set_nodelay(true);
         let deadline = ticket.deadline();
         deadline.set(worker.now() + listener.config.limits.header_timeout);
         let stream = match &listener.tls {
@@ -141,10 +139,16 @@ async fn handshake(
     stream: TcpStream,
 ) -> Option<ClientStream> {
     let mut accept = std::pin::pin!(listener.tls.as_ref()?.accept(stream));
+    let mut has_grace = false;
     let done = poll_fn(|context| match accept.as_mut().poll(context) {
         Poll::Ready(result) => Poll::Ready(result.ok()),
-        Poll::Pending if deadline.poll_expired(context) => Poll::Ready(None),
-        Poll::Pending => Poll::Pending,
+        Poll::Pending => {
+            if worker.is_draining() && !has_grace {
+                has_grace = true;
+                deadline.set(worker.now() + DRAIN_GRACE);
+            }
+            if deadline.poll_expired(context) { Poll::Ready(None) } else { Poll::Pending }
+        }
     })
     .await;
     match done {
@@ -170,6 +174,8 @@ async fn live(mut connection: Connection) {
         }
     };
     match next {
+        // Without TLS there is nothing to say: to let go of the socket ends it.
+        Next::Idle | Next::Close if matches!(connection.stream, ClientStream::Plain(_)) => {}
         Next::Idle | Next::Close => close(&mut connection).await,
         Next::Linger => Box::pin(linger(&mut connection)).await,
         Next::Drop => {}

@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::base::time::{self, Timestamp};
+use crate::request::clock;
 
 /// Deadlines may fire this much late.
 pub const TICK: Duration = Duration::from_millis(10);
@@ -33,9 +34,13 @@ impl Deadline {
     pub fn set(self: &Rc<Self>, at: Timestamp) {
         self.at.set(at);
         self.is_expired.set(false);
-        if at < self.queued.get() {
+        let before = self.queued.get();
+        if at < before {
             self.queued.set(at);
             self.queue.push(at, Rc::clone(self));
+            if before != Timestamp::NEVER {
+                self.queue.bury();
+            }
         }
     }
 
@@ -55,7 +60,9 @@ impl Deadline {
     /// wait there. A waker keeps the whole memory of its task.
     pub fn retire(&self) {
         self.waker.take();
-        self.queue.retire();
+        if self.queued.get() != Timestamp::NEVER {
+            self.queue.bury();
+        }
     }
 
     /// Wakes the owner before its time, so that it looks around.
@@ -73,17 +80,24 @@ pub struct Deadlines {
     driver: RefCell<Option<Waker>>,
     /// What the driver sleeps until.
     next: Cell<Option<Timestamp>>,
-    /// Deadlines retired since the queue was last cleared of them.
-    retired: Cell<usize>,
+    /// Entries in it that are dead, as far as is known.
+    dead: Cell<usize>,
 }
 
-/// Retired deadlines that are not worth a look through the queue.
-const RETIRED_MIN: usize = 1024;
+/// Dead entries that are not worth a look through the queue.
+const DEAD_MIN: usize = 1024;
 
 #[derive(Debug)]
 struct Entry {
     at: Timestamp,
     deadline: Rc<Deadline>,
+}
+
+impl Entry {
+    /// Whether somebody but the queue holds its deadline, and no earlier entry has taken its place.
+    fn is_alive(&self) -> bool {
+        Rc::strong_count(&self.deadline) > 1 && self.deadline.queued.get() == self.at
+    }
 }
 
 impl PartialEq for Entry {
@@ -124,17 +138,17 @@ impl Deadlines {
         }
     }
 
-    /// Clears the queue where the retired may be more than the living: a look through it for as many ends.
-    fn retire(&self) {
-        let retired = self.retired.get() + 1;
+    /// Takes note that an entry has become dead: its owner ends, or an earlier entry has taken its place. Clears the queue
+    /// where the dead may be more than the living: a look through it for as many of them.
+    fn bury(&self) {
+        let dead = self.dead.get() + 1;
         let mut queue = self.queue.borrow_mut();
-        if retired < RETIRED_MIN || retired < queue.len() / 2 {
-            self.retired.set(retired);
+        if dead < DEAD_MIN || dead < queue.len() / 2 {
+            self.dead.set(dead);
             return;
         }
-        self.retired.set(0);
-        // Only the queue holds it: its owner has dropped it.
-        queue.retain(|Reverse(entry)| Rc::strong_count(&entry.deadline) > 1);
+        self.dead.set(0);
+        queue.retain(|Reverse(entry)| entry.is_alive());
         if queue.capacity() > 4 * queue.len() {
             let room = 2 * queue.len();
             queue.shrink_to(room);
@@ -148,11 +162,12 @@ impl Deadlines {
             if first.at > now {
                 return Some(first.at);
             }
-            let Some(Reverse(Entry { at, deadline })) = queue.pop() else { break };
-            // Its owner is gone, or an earlier entry took this one's place.
-            if Rc::strong_count(&deadline) == 1 || deadline.queued.get() != at {
+            let Some(Reverse(entry)) = queue.pop() else { break };
+            if !entry.is_alive() {
+                self.dead.set(self.dead.get().saturating_sub(1));
                 continue;
             }
+            let deadline = entry.deadline;
             let due = deadline.at.get();
             if due <= now {
                 deadline.queued.set(Timestamp::NEVER);
@@ -171,7 +186,7 @@ impl Deadlines {
     /// Drives the queue for as long as it is polled; one per worker.
     pub async fn drive(self: Rc<Self>) {
         loop {
-            let next = self.fire(time::now());
+            let next = self.fire(clock::refresh());
             self.next.set(next);
             let wake_at = next.map(|at| tokio::time::Instant::from_std(time::instant_of(at + TICK)));
             let mut sleep = std::pin::pin!(async {
@@ -246,7 +261,7 @@ mod tests {
             deadline.poll_expired(&Context::from_waker(&std::sync::Arc::clone(&task).into()));
             deadline.retire();
             drop(deadline);
-            assert!(queue.queue.borrow().len() <= 2 * RETIRED_MIN + alive.len());
+            assert!(queue.queue.borrow().len() <= 2 * DEAD_MIN + alive.len());
         }
         assert_eq!(std::sync::Arc::strong_count(&task), 1);
         queue.fire(at(1_000_000));
@@ -258,6 +273,27 @@ mod tests {
 
     impl std::task::Wake for Task {
         fn wake(self: std::sync::Arc<Self>) {}
+    }
+
+    #[test]
+    fn a_deadline_that_is_near_and_far_in_turn_does_not_fill_the_queue() {
+        let queue = Rc::new(Deadlines::default());
+        let deadlines: Vec<_> = (0..10).map(|_| queue.deadline()).collect();
+        let hour = 3_600_000;
+        for round in 0..10_000 {
+            let now = round * 1000;
+            for deadline in &deadlines {
+                deadline.set(at(now + hour));
+                deadline.set(at(now + 500));
+                deadline.set(at(now + hour));
+            }
+            queue.fire(at(now + 500));
+            assert!(deadlines.iter().all(|deadline| !is_expired(deadline)));
+            let length = queue.queue.borrow().len();
+            assert!(length <= 2 * DEAD_MIN + deadlines.len(), "{length} entries in round {round}");
+        }
+        queue.fire(at(9_999 * 1000 + hour));
+        assert!(deadlines.iter().all(|deadline| is_expired(deadline)));
     }
 
     #[test]

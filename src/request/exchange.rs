@@ -12,9 +12,13 @@ pub mod head;
 pub mod scratch;
 
 use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::mem::MaybeUninit;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
+
+use socket2::SockRef;
 
 use crate::base::error::Blame;
 use crate::pure::forwarding::ClientConnection;
@@ -31,7 +35,7 @@ use crate::request::exchange::decision::{Decision, Forward};
 use crate::request::exchange::failure::Failure;
 use crate::request::exchange::head::HeadRead;
 use crate::request::exchange::scratch::Scratch;
-use crate::request::stream::Stream as _;
+use crate::request::stream::{ClientStream, Stream as _};
 use crate::request::tunnel;
 
 /// How long a connection may keep its buffer and its exchange's memory for the next request: to give all back and take it
@@ -41,7 +45,7 @@ const WARM: Duration = Duration::from_millis(500);
 /// Serves the request that has begun to arrive, and those behind it that came with it.
 pub async fn serve(connection: &mut Connection) -> Next {
     let worker = Rc::clone(&connection.worker);
-    let Some(grant) = admit(connection).await else { return Next::Close };
+    let Some(grant) = admit(connection).await else { return Box::pin(turn_away(connection)).await };
     let mut buffer = grant.buffer();
     let mut scratch = worker.take_scratch();
     let next = loop {
@@ -102,6 +106,34 @@ async fn admit(connection: &Connection) -> Option<Grant> {
     .await
 }
 
+/// Answers a request that no memory was found for, without having read it.
+async fn turn_away(connection: &mut Connection) -> Next {
+    if !has_arrived(&connection.stream) {
+        return Next::Close;
+    }
+    let worker = Rc::clone(&connection.worker);
+    let mut scratch = worker.take_scratch();
+    scratch.record.begin(worker.now(), worker.is_logging());
+    connection.requests = connection.requests.saturating_add(1);
+    // Its head says whether it would be kept, and nobody has read that.
+    scratch.is_broken = true;
+    scratch.record.reason = Some(Failure::NoMemory.reason());
+    let reply = Reply { status: Failure::NoMemory.status(), is_redirect: false, is_refusal: true, body: "" };
+    let next = answer(connection, &mut worker.buffers.empty_buffer(), &mut scratch, reply).await;
+    scratch.record.settle(connection, 0, 0);
+    worker.put_scratch(scratch);
+    next
+}
+
+/// Whether something waits to be read, and not the connection's end alone.
+fn has_arrived(stream: &ClientStream) -> bool {
+    match SockRef::from(stream.tcp()).peek(&mut [MaybeUninit::uninit()]) {
+        Ok(count) => count > 0,
+        // What TLS has decrypted already is not there any more.
+        Err(error) => error.kind() == ErrorKind::WouldBlock && matches!(stream, ClientStream::Tls(_)),
+    }
+}
+
 /// One request and its answer, accounted for however it ends.
 async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffer, scratch: &mut Scratch) -> Next {
     scratch.record.begin(connection.worker.now(), connection.worker.is_logging());
@@ -140,7 +172,7 @@ async fn handle(
         Decision::Forward(forward) => pass_on(connection, grant, buffer, scratch, &forward).await,
         Decision::Answer { rule, status, is_redirect } => {
             scratch.record.reason = Some("rule");
-            let reply = Reply { status, is_redirect, body: body_of(&rule) };
+            let reply = Reply { status, is_redirect, is_refusal: false, body: body_of(&rule) };
             Ok(answer(connection, buffer, scratch, reply).await)
         }
     }
@@ -160,7 +192,11 @@ async fn pass_on(
     if channel.scratch.response.status == 101 {
         return Ok(pass_tunnel(channel, grant, choice).await);
     }
-    let verdict = channel.accept_head().inspect_err(|failure| choice.fails(failure))?;
+    let accepted = channel.accept_head();
+    if let Err(failure) = &accepted {
+        choice.ends(&channel, Some(failure));
+    }
+    let verdict = accepted?;
     channel.scratch.record.answer_begins(channel.scratch.response.status);
     channel.scratch.record.is_until_close = verdict.is_until_close;
     let transferred = channel.transfer(verdict).await;
@@ -175,7 +211,9 @@ async fn pass_on(
     Ok(match verdict.keeps_client {
         // Where the server broke the upload off, the rest of the body is still to come: it must not be read as a request.
         true if is_uploaded => Next::Idle,
-        false if is_uploaded && channel.client_buffer.is_empty() => Next::Close,
+        // A client that said close sends nothing more. Where the end is our doing its next request may be there already, and
+        // to close on that would reset: the answer could be lost (RFC 9112 9.6).
+        false if is_uploaded && !channel.scratch.request.keep_alive && channel.client_buffer.is_empty() => Next::Close,
         true | false => Next::Linger,
     })
 }
@@ -220,7 +258,8 @@ async fn fail(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Sc
     scratch.download.start(BodyLength::None, false, u64::MAX);
     scratch.is_broken =
         failure.blame() == Blame::Client && !matches!(failure, Failure::Refused(Refusal::AmbiguousPath));
-    answer(connection, buffer, scratch, Reply { status: failure.status(), is_redirect: false, body: "" }).await
+    let reply = Reply { status: failure.status(), is_redirect: false, is_refusal: true, body: "" };
+    answer(connection, buffer, scratch, reply).await
 }
 
 /// What an answer of our own says.
@@ -228,6 +267,7 @@ async fn fail(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Sc
 struct Reply<'a> {
     status: u16,
     is_redirect: bool,
+    is_refusal: bool,
     body: &'a str,
 }
 
@@ -246,7 +286,8 @@ async fn answer(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut 
             status: reply.status,
             location: reply.is_redirect.then_some(scratch.changed.target.as_slice()),
             body: reply.body,
-            added: scratch.changed.response.added(),
+            edits: &scratch.changed.response,
+            is_refusal: reply.is_refusal,
             is_to_head: scratch.is_head_request,
             connection: client_connection,
             date,

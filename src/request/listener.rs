@@ -83,6 +83,8 @@ fn bind(address: SocketAddr, is_shared: bool) -> io::Result<Socket> {
         socket.set_only_v6(false)?;
     }
     socket.set_reuse_address(true)?;
+    // Heads and small bodies leave in one write: waiting for more would only delay them. Accepted sockets inherit it.
+    socket.set_tcp_nodelay(true)?;
     if is_shared {
         socket.set_reuse_port(true)?;
     }

@@ -6,8 +6,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
-use crate::base::time;
+use crate::base::id::ListenerIndex;
+use crate::base::rng::derive_seed;
+use crate::base::time::{self, Timestamp};
 use crate::pure::config::ProcessLimits;
 use crate::shared::counters::{Counter, ProcessCounters};
 use crate::shared::learned_types::LearnedTypes;
@@ -15,7 +18,7 @@ use crate::shared::learned_types::LearnedTypes;
 /// The most paths whose media type is remembered.
 const LEARNED_MAX: usize = 65_536;
 /// How often the same trouble with accepting is said.
-const SAY_EVERY: u64 = 5_000_000_000;
+const SAY_EVERY: Duration = Duration::from_secs(5);
 
 /// How many client connections there are, and may be.
 #[derive(Debug)]
@@ -85,7 +88,7 @@ impl Process {
             handshakes: Counter::default(),
             handshakes_failed: Counter::default(),
             accept_errors: Counter::default(),
-            learned: LearnedTypes::new(LEARNED_MAX, seed),
+            learned: LearnedTypes::new(LEARNED_MAX, derive_seed(seed, "media types", 0)),
             connections: Connections { now: AtomicU32::new(0), max: connections_max.max(1) },
             clients: ClientTable::default(),
             seed,
@@ -96,10 +99,11 @@ impl Process {
     /// Counts an accept that failed, and says so now and then.
     pub fn say_accept_error(&self, error: &io::Error, listener: SocketAddr) {
         self.accept_errors.add(1);
-        let now = time::now().as_nanos().max(1);
+        let now = time::now();
         let last = self.said.load(Ordering::Relaxed);
-        let is_due = last == 0 || now.saturating_sub(last) > SAY_EVERY;
-        if is_due && self.said.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        let is_due = last == 0 || now.since(Timestamp::from_nanos(last)) > SAY_EVERY;
+        let this = now.as_nanos().max(1);
+        if is_due && self.said.compare_exchange(last, this, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             tracing::warn!("accepting on {listener} failed, and waits: {error}");
         }
     }
@@ -108,25 +112,27 @@ impl Process {
 /// Shards of the client table.
 const SHARDS: usize = 16;
 
-/// Connections per client address. It holds an entry only while its client has a connection, so that the most connections
+/// Connections per listener and client address: each listener has a limit of its own. It holds an entry only while its client has a connection, so that the most connections
 /// bound it too. IPv6 clients count by their /64, the smallest network that is handed out.
 #[derive(Debug, Default)]
 pub struct ClientTable {
-    shards: [Arc<Mutex<HashMap<IpAddr, u32>>>; SHARDS],
+    shards: [Arc<Mutex<HashMap<Client, u32>>>; SHARDS],
 }
+
+type Client = (ListenerIndex, IpAddr);
 
 /// A connection's place in the table; it leaves with this.
 #[derive(Debug)]
 pub struct ClientPlace {
     /// Whether the client has more connections than it may.
     pub is_over_limit: bool,
-    shard: Arc<Mutex<HashMap<IpAddr, u32>>>,
-    client: IpAddr,
+    shard: Arc<Mutex<HashMap<Client, u32>>>,
+    client: Client,
 }
 
 impl ClientTable {
-    /// Counts a connection of `client`, which may have `max`.
-    pub fn enter(&self, client: IpAddr, max: u32) -> ClientPlace {
+    /// Counts a connection of `client` to a listener, where it may have `max`.
+    pub fn enter(&self, listener: ListenerIndex, client: IpAddr, max: u32) -> ClientPlace {
         let client = match client.to_canonical() {
             IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
             v4 @ IpAddr::V4(_) => v4,
@@ -139,11 +145,11 @@ impl ClientTable {
         let shard = Arc::clone(self.shards.get(index).unwrap_or(&self.shards[0]));
         let count = {
             let mut counts = shard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let count = counts.entry(client).or_default();
+            let count = counts.entry((listener, client)).or_default();
             *count += 1;
             *count
         };
-        ClientPlace { is_over_limit: count > max, shard, client }
+        ClientPlace { is_over_limit: count > max, shard, client: (listener, client) }
     }
 }
 
@@ -163,23 +169,33 @@ impl Drop for ClientPlace {
 mod tests {
     use super::*;
 
+    const HERE: ListenerIndex = ListenerIndex(0);
+
     #[test]
     fn a_client_is_over_its_limit_until_one_of_its_connections_ends() {
         let table = ClientTable::default();
         let client = "192.0.2.1".parse().unwrap();
-        let first = table.enter(client, 1);
+        let first = table.enter(HERE, client, 1);
         assert!(!first.is_over_limit);
-        assert!(table.enter(client, 1).is_over_limit);
+        assert!(table.enter(HERE, client, 1).is_over_limit);
         drop(first);
-        assert!(!table.enter(client, 1).is_over_limit);
+        assert!(!table.enter(HERE, client, 1).is_over_limit);
         assert!(table.shards.iter().all(|shard| shard.lock().unwrap().is_empty()));
     }
 
     #[test]
     fn addresses_of_one_64_bit_network_are_one_client() {
         let table = ClientTable::default();
-        let _first = table.enter("2001:db8::1".parse().unwrap(), 1);
-        assert!(table.enter("2001:db8::2".parse().unwrap(), 1).is_over_limit);
-        assert!(!table.enter("2001:db8:0:1::2".parse().unwrap(), 1).is_over_limit);
+        let _first = table.enter(HERE, "2001:db8::1".parse().unwrap(), 1);
+        assert!(table.enter(HERE, "2001:db8::2".parse().unwrap(), 1).is_over_limit);
+        assert!(!table.enter(HERE, "2001:db8:0:1::2".parse().unwrap(), 1).is_over_limit);
+    }
+
+    #[test]
+    fn connections_to_one_listener_do_not_count_at_another() {
+        let table = ClientTable::default();
+        let client = "192.0.2.1".parse().unwrap();
+        let _many: Vec<_> = (0..100).map(|_| table.enter(HERE, client, 100)).collect();
+        assert!(!table.enter(ListenerIndex(1), client, 1).is_over_limit);
     }
 }

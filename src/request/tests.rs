@@ -223,7 +223,9 @@ rule use="a"
             local,
             tls: None,
         });
-        let worker = Worker::begin(7, process, &store, sender, None);
+        let mut support = tokio::task::JoinSet::new();
+        let worker = Worker::begin(0, process, &store, sender, None, &mut support);
+        support.detach_all();
         Self { worker, listener, store, outcomes, door }
     }
 

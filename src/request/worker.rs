@@ -12,12 +12,15 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::Receiver;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::base::id::ListenerIndex;
-use crate::base::rng::Rng;
-use crate::base::time::{self, Timestamp};
+use crate::base::rng::{Rng, derive_seed};
+use crate::base::time::Timestamp;
+use crate::pure::trust::is_trusted;
 use crate::request::access_log::WorkerLog;
 use crate::request::buffers::BufferPool;
+use crate::request::clock;
 use crate::request::date::HttpDate;
 use crate::request::deadlines::{Deadline, Deadlines};
 use crate::request::exchange::scratch::Scratch;
@@ -36,11 +39,6 @@ const WARM_MAX: usize = 128;
 /// Exchanges whose scratch memory is kept for the next.
 const SCRATCH_MAX: usize = 256;
 
-thread_local! {
-    /// Whether the thread has slept since the clock was last read.
-    static HAS_SLEPT: Cell<bool> = const { Cell::new(true) };
-}
-
 /// What a worker is made of.
 #[derive(Debug)]
 pub struct Worker {
@@ -52,12 +50,11 @@ pub struct Worker {
     pub buffers: Rc<BufferPool>,
     /// Idle connections to servers.
     pub idle: IdleConnections,
-    /// Random numbers.
+    /// Random numbers for choices; never for what is to be unique or secret.
     pub rng: RefCell<Rng>,
     /// The access log.
     pub log: RefCell<Option<WorkerLog>>,
     deadlines: Rc<Deadlines>,
-    clock: Cell<Timestamp>,
     is_draining: Cell<bool>,
     warm: Cell<usize>,
     date: RefCell<HttpDate>,
@@ -68,12 +65,9 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// The time, read once per turn of the runtime: good enough for deadlines.
+    /// The time, good enough for deadlines.
     pub fn now(&self) -> Timestamp {
-        if HAS_SLEPT.replace(false) {
-            self.clock.set(time::now());
-        }
-        self.clock.get()
+        clock::now()
     }
 
     /// Calls `use_date` with the time as HTTP writes it (RFC 9110 5.6.7).
@@ -118,32 +112,41 @@ impl Worker {
         }
     }
 
-    /// Takes a connection that has entered the count of connections into the worker's list.
-    pub fn register(self: &Rc<Self>, client: IpAddr, per_client_max: Option<u32>) -> ConnectionTicket {
+    /// Takes a connection that has entered the count of connections into the worker's list. Trusted proxies may have any
+    /// number: theirs are those of all their clients.
+    pub fn register(self: &Rc<Self>, peer: IpAddr, listener: &Listener) -> ConnectionTicket {
         let number = self.next_connection.get();
         self.next_connection.set(number + 1);
-        self.connections.borrow_mut().insert(number, self.deadlines.deadline());
-        let place = per_client_max.map(|max| self.shared.clients.enter(client, max));
-        ConnectionTicket { worker: Rc::downgrade(self), number, shared: Arc::clone(&self.shared), place }
+        let deadline = self.deadlines.deadline();
+        self.connections.borrow_mut().insert(number, Rc::clone(&deadline));
+        let config = &listener.config;
+        let place = config
+            .limits
+            .connections_per_client_max
+            .filter(|_| !is_trusted(peer.to_canonical(), &config.trusted_proxies))
+            .map(|max| self.shared.clients.enter(listener.index, peer, max));
+        ConnectionTicket { worker: Rc::downgrade(self), number, deadline, shared: Arc::clone(&self.shared), place }
     }
 
-    /// A worker on the runtime of this thread, with the tasks that keep its time.
+    /// A worker on the runtime of this thread, with the tasks that keep its time: without them it has no deadlines, so that
+    /// their end must be its end.
     pub(in crate::request) fn begin(
-        seed: u64,
+        number: usize,
         shared: Arc<Process>,
         store: &SnapshotStore,
         outcomes: OutcomeSender,
         log: Option<WorkerLog>,
+        support: &mut JoinSet<()>,
     ) -> Rc<Self> {
+        let seed = |purpose| derive_seed(shared.seed, purpose, number as u64);
         let worker = Rc::new(Self {
             buffers: BufferPool::new(shared.limits.buffer_memory),
             idle: IdleConnections::default(),
-            rng: RefCell::new(Rng::new(seed)),
-            admission: Admission::new(store, outcomes, seed),
+            rng: RefCell::new(Rng::new(seed("choices"))),
+            admission: Admission::new(store, outcomes, seed("schedulers")),
             date: RefCell::default(),
             log: RefCell::new(log),
             deadlines: Rc::default(),
-            clock: Cell::default(),
             is_draining: Cell::new(false),
             warm: Cell::default(),
             scratch: RefCell::default(),
@@ -151,8 +154,8 @@ impl Worker {
             next_connection: Cell::default(),
             shared,
         });
-        tokio::task::spawn_local(Rc::clone(&worker.deadlines).drive());
-        tokio::task::spawn_local(Rc::clone(&worker).sweep());
+        support.spawn_local(Rc::clone(&worker.deadlines).drive());
+        support.spawn_local(Rc::clone(&worker).sweep());
         worker
     }
 
@@ -166,12 +169,10 @@ impl Worker {
     async fn sweep(self: Rc<Self>) {
         loop {
             tokio::time::sleep(SWEEP).await;
-            // A thread that always has something to do never sleeps: its clock goes all the same.
-            HAS_SLEPT.set(true);
-            let now = self.now();
+            let now = clock::refresh();
             self.idle.sweep(now);
             if let Some(log) = &mut *self.log.borrow_mut() {
-                log.flush(self.now());
+                log.flush(now);
             }
         }
     }
@@ -194,6 +195,7 @@ impl Drop for WarmPlace<'_> {
 pub struct ConnectionTicket {
     worker: Weak<Worker>,
     number: u64,
+    deadline: Rc<Deadline>,
     shared: Arc<Process>,
     place: Option<ClientPlace>,
 }
@@ -201,9 +203,7 @@ pub struct ConnectionTicket {
 impl ConnectionTicket {
     /// The connection's deadline.
     pub fn deadline(&self) -> Rc<Deadline> {
-        let worker = self.worker.upgrade();
-        let known = worker.as_ref().and_then(|worker| worker.connections.borrow().get(&self.number).cloned());
-        known.unwrap_or_else(|| Rc::<Deadlines>::default().deadline())
+        Rc::clone(&self.deadline)
     }
 
     /// Whether the client has more connections than it may.
@@ -216,11 +216,9 @@ impl Drop for ConnectionTicket {
     fn drop(&mut self) {
         self.shared.connections.leave();
         if let Some(worker) = self.worker.upgrade() {
-            let deadline = worker.connections.borrow_mut().remove(&self.number);
-            if let Some(deadline) = deadline {
-                deadline.retire();
-            }
+            worker.connections.borrow_mut().remove(&self.number);
         }
+        self.deadline.retire();
     }
 }
 
@@ -251,7 +249,7 @@ pub(crate) fn runtime() -> io::Result<LocalRuntime> {
     Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .on_thread_unpark(|| HAS_SLEPT.set(true))
+        .on_thread_unpark(clock::has_slept)
         .build_local(LocalOptions::default())
 }
 
@@ -267,51 +265,167 @@ pub fn start(start: Start) -> io::Result<JoinHandle<()>> {
 }
 
 async fn run(start: Start) {
-    let Start { number, shared, store, outcomes, log, mut inbox, listeners } = start;
-    let seed = shared.seed.wrapping_add((number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    let worker = Worker::begin(seed, shared, &store, outcomes, log);
-    let mut open: Vec<(ListenerIndex, Rc<Closing>)> = Vec::new();
-    while let Some(order) = inbox.recv().await {
-        match order {
-            Order::Add { listener, socket } => {
-                let plan = listeners.iter().find(|plan| plan.index == listener);
-                match (plan, tokio::net::TcpListener::from_std(socket)) {
-                    (Some(plan), Ok(socket)) => {
-                        let closing = Rc::<Closing>::default();
-                        let task = listener::accept(Rc::clone(&worker), Arc::clone(plan), socket, Rc::clone(&closing));
-                        tokio::task::spawn_local(task);
-                        open.push((listener, closing));
-                    }
-                    (None, _) => tracing::error!("a socket was added for a listener that is not configured"),
-                    (_, Err(error)) => tracing::error!("a listening socket could not be used: {error}"),
-                }
-            }
-            Order::Remove(listener) => open.retain(|(index, closing)| {
-                let stays = *index != listener;
-                if !stays {
-                    closing.close();
-                }
-                stays
-            }),
-            Order::Drain => break,
-            Order::Stop => return,
-        }
-    }
-    open.iter().for_each(|(_, closing)| closing.close());
-    worker.drain();
-    drained(&worker, &open, &mut inbox).await;
+    let Start { number, shared, store, outcomes, log, inbox, listeners } = start;
+    let mut support = JoinSet::new();
+    let worker = Worker::begin(number, shared, &store, outcomes, log, &mut support);
+    let end = Duty { worker: Rc::clone(&worker), support, inbox, listeners, open: Vec::new() }.go_on().await;
     if let Some(log) = &mut *worker.log.borrow_mut() {
         log.flush(worker.now());
     }
+    if let Err(error) = end {
+        tracing::error!("a task that worker {number} can't do without has died");
+        // The thread dies of what the task died of, and the process ends with the thread.
+        if let Ok(cause) = error.try_into_panic() {
+            std::panic::resume_unwind(cause);
+        }
+    }
 }
 
-/// Waits until the last connection has ended, or for the order to stop.
-async fn drained(worker: &Worker, open: &[(ListenerIndex, Rc<Closing>)], inbox: &mut Receiver<Order>) {
-    let is_busy = || !worker.connections.borrow().is_empty() || open.iter().any(|(_, closing)| !closing.is_closed());
-    while is_busy() {
-        tokio::select! {
-            order = inbox.recv() => if matches!(order, Some(Order::Stop) | None) { return },
-            () = tokio::time::sleep(Duration::from_millis(10)) => {}
+/// A worker under orders.
+struct Duty {
+    worker: Rc<Worker>,
+    /// The tasks that it can't do without.
+    support: JoinSet<()>,
+    inbox: Receiver<Order>,
+    listeners: Vec<Arc<Listener>>,
+    open: Vec<(ListenerIndex, Rc<Closing>)>,
+}
+
+impl Duty {
+    /// Does as ordered until it has drained or is to stop.
+    ///
+    /// # Errors
+    /// Where a supporting task has died.
+    async fn go_on(mut self) -> Result<(), JoinError> {
+        loop {
+            let order = tokio::select! {
+                order = self.inbox.recv() => order,
+                Some(ended) = self.support.join_next() => {
+                    ended?;
+                    continue;
+                }
+            };
+            match order {
+                Some(Order::Add { listener, socket }) => self.add(listener, socket),
+                Some(Order::Remove(listener)) => self.open.retain(|(index, closing)| {
+                    let stays = *index != listener;
+                    if !stays {
+                        closing.close();
+                    }
+                    stays
+                }),
+                Some(Order::Drain) | None => return self.drain().await,
+                Some(Order::Stop) => return Ok(()),
+            }
         }
+    }
+
+    fn add(&mut self, listener: ListenerIndex, socket: std::net::TcpListener) {
+        let plan = self.listeners.iter().find(|plan| plan.index == listener);
+        match (plan, tokio::net::TcpListener::from_std(socket)) {
+            (Some(plan), Ok(socket)) => {
+                let closing = Rc::<Closing>::default();
+                let task = listener::accept(Rc::clone(&self.worker), Arc::clone(plan), socket, Rc::clone(&closing));
+                self.support.spawn_local(task);
+                self.open.push((listener, closing));
+            }
+            (None, _) => tracing::error!("a socket was added for a listener that is not configured"),
+            (_, Err(error)) => tracing::error!("a listening socket could not be used: {error}"),
+        }
+    }
+
+    /// Takes no more, and waits until the last connection has ended, or for the order to stop.
+    async fn drain(mut self) -> Result<(), JoinError> {
+        self.open.iter().for_each(|(_, closing)| closing.close());
+        self.worker.drain();
+        while self.is_busy() {
+            tokio::select! {
+                order = self.inbox.recv() => if matches!(order, Some(Order::Stop) | None) { return Ok(()) },
+                Some(ended) = self.support.join_next() => ended?,
+                () = tokio::time::sleep(Duration::from_millis(10)) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.worker.connections.borrow().is_empty() || self.open.iter().any(|(_, closing)| !closing.is_closed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Wake, Waker};
+
+    use super::*;
+    use crate::pure::config::{Config, load_text};
+    use crate::pure::rule::compile::RuleSet;
+    use crate::shared::counters::ProcessCounters;
+    use crate::shared::inbox::Inbox;
+    use crate::shared::outcome::outcome_queue;
+
+    fn plan(config: &Config) -> Listener {
+        let local = "127.0.0.1:80".parse().unwrap();
+        Listener { index: ListenerIndex(0), name: String::new(), config: config.listeners[0].clone(), local, tls: None }
+    }
+
+    /// A task that panics when it is woken.
+    struct Fatal;
+
+    impl Wake for Fatal {
+        fn wake(self: Arc<Self>) {
+            panic!("injected");
+        }
+    }
+
+    /// A worker and its supporting tasks, on the runtime of this thread.
+    fn worker(config: &Arc<Config>) -> (Rc<Worker>, JoinSet<()>) {
+        let counters = Arc::new(ProcessCounters::default());
+        let rules = Arc::new(RuleSet::compile(config.rules.clone()).unwrap());
+        let store = SnapshotStore::new(Arc::clone(config), rules, Arc::clone(&counters));
+        let shared = Arc::new(Process::new(config.process, 10, 7, Arc::clone(&counters)));
+        let (outcomes, _reports) = outcome_queue(counters);
+        let mut support = JoinSet::new();
+        (Worker::begin(0, shared, &store, outcomes, None, &mut support), support)
+    }
+
+    fn connection(worker: &Rc<Worker>, peer: &str, listener: &Listener) -> ConnectionTicket {
+        worker.shared.connections.enter();
+        worker.register(peer.parse().unwrap(), listener)
+    }
+
+    fn load(text: &str) -> Arc<Config> {
+        Arc::new(load_text(text).unwrap())
+    }
+
+    #[test]
+    fn a_worker_whose_deadlines_died_ends() {
+        let config = load("listen \"127.0.0.1:0\"\nrule respond=204\n");
+        let (orders, inbox) = Inbox::new();
+        runtime().unwrap().block_on(async {
+            let (worker, support) = worker(&config);
+            let ticket = connection(&worker, "192.0.2.1", &plan(&config));
+            let deadline = ticket.deadline();
+            deadline.poll_expired(&Context::from_waker(&Waker::from(Arc::new(Fatal))));
+            deadline.set(worker.now());
+            let duty = Duty { worker, support, inbox, listeners: Vec::new(), open: Vec::new() };
+            assert!(duty.go_on().await.unwrap_err().is_panic());
+        });
+        drop(orders);
+    }
+
+    #[test]
+    fn users_behind_a_trusted_proxy_are_not_one_client() {
+        let config = load(
+            "listen \"127.0.0.1:0\" { trusted-proxies \"10.0.0.0/8\"; limits { connections-per-client-max 1; }; }\nrule respond=204\n",
+        );
+        runtime().unwrap().block_on(async {
+            let (worker, _support) = worker(&config);
+            let listener = plan(&config);
+            for (peer, is_over_limit) in [("10.0.0.1", false), ("::ffff:10.0.0.1", false), ("192.0.2.1", true)] {
+                let _first = connection(&worker, peer, &listener);
+                assert_eq!(connection(&worker, peer, &listener).is_over_limit(), is_over_limit, "{peer}");
+            }
+        });
     }
 }

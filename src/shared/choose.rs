@@ -122,6 +122,10 @@ impl Schedulers {
 
     /// Chooses a server of the pool at `place`.
     pub fn choose(&self, place: &Place<'_>, ask: &Ask<'_>, trace: &mut Trace) -> Option<usize> {
+        if place.pool.candidates.len() == 1 && !trace.is_recording() {
+            // No scheduler has a say in it: the only server, tried or not, or none.
+            return place.pool.view(&Tried::NONE).is_eligible(0).then_some(0);
+        }
         let mut inner = self.inner.borrow_mut();
         let Inner { rng, instances } = &mut *inner;
         let scheduler = instance(instances, place, self.phases, rng)?;

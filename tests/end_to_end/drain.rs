@@ -110,6 +110,24 @@ fn idle_connections_are_closed_at_once() {
     wait_for("the server's connections to end", DEADLINE, || (origin.open_connections() == 0).then_some(()));
 }
 
+/// Browsers connect ahead of what they ask for.
+#[test]
+fn a_handshake_that_does_not_go_on_holds_up_no_end() {
+    let origin = Origin::new("one");
+    let tls = "listen \"127.0.0.1:0\" { tls { certificate \"site.crt\" key=\"site.key\"; } }";
+    let mut proxy =
+        Proxy::start(&rules(&format!("{tls}\nlimits {{ header-timeout \"1h\"; drain-timeout \"1h\"; }}"), &origin));
+    let mut silent = Client::connect(proxy.addresses[1]);
+    let mut begun = Client::connect(proxy.addresses[1]);
+    // The head of a record, of which the rest never comes.
+    begun.send([22, 3, 1, 1, 0]);
+    assert_eq!(Client::connect_tls(proxy.addresses[1], "a.test").get("/").text(), "one");
+    proxy.signal(Signal::SIGTERM);
+    assert_eq!(proxy.wait_for_exit().code(), Some(0));
+    proxy.wait_for_error("drained");
+    assert!(matches!((silent.end(), begun.end()), (End::Closed | End::Reset, End::Closed | End::Reset)));
+}
+
 #[test]
 fn what_waits_to_be_accepted_is_still_served() {
     let origin = Origin::new("one");
@@ -186,6 +204,7 @@ fn a_second_signal_ends_at_once() {
         proxy.signal(Signal::SIGTERM);
         proxy.wait_for_error("draining");
         proxy.signal(Signal::SIGHUP);
+        proxy.signal(Signal::SIGUSR2);
         assert!(proxy.is_running());
         proxy.signal(second);
         assert_eq!(proxy.wait_for_exit().code(), Some(0));
@@ -195,14 +214,16 @@ fn a_second_signal_ends_at_once() {
 }
 
 #[test]
-fn sighup_is_said_and_changes_nothing() {
+fn signals_that_do_nothing_yet_are_said_and_change_nothing() {
     let (origin, gate) = gated();
     let mut proxy = Proxy::start(&rules("", &origin));
     let mut client = proxy.client();
     client.send(GET);
     origin.wait_for_requests(1);
-    proxy.signal(Signal::SIGHUP);
-    assert!(proxy.wait_for_error("SIGHUP").contains("not supported yet"));
+    for signal in [Signal::SIGHUP, Signal::SIGUSR2] {
+        proxy.signal(signal);
+        assert!(proxy.wait_for_error(signal.as_str()).contains("not supported yet"));
+    }
     gate.open();
     let answer = client.response();
     assert_eq!((answer.text().as_str(), answer.field("connection")), ("late", None));

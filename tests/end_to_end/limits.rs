@@ -25,6 +25,12 @@ fn rules(limits: &str, origin: &Origin) -> String {
     )
 }
 
+/// The same with a TLS listener beside the plain one.
+fn both(limits: &str, origin: &Origin) -> String {
+    let tls = "listen \"127.0.0.1:0\" { tls { certificate \"site.crt\" key=\"site.key\"; } }\n";
+    rules(limits, origin) + tls
+}
+
 fn proxy(limits: &str, origin: &Origin) -> Proxy {
     Proxy::start(&rules(limits, origin))
 }
@@ -229,11 +235,7 @@ fn limit_body_max_is_the_rules_before_the_listeners_before_the_tops() {
 #[test]
 fn limit_body_max_is_413_that_a_client_reads_while_it_writes() {
     let origin = Origin::new("one");
-    let proxy = Proxy::start(&format!(
-        "listen \"127.0.0.1:0\"\nlisten \"127.0.0.1:0\" {{ tls {{ certificate \"site.crt\" key=\"site.key\"; }} }}\n\
-         pool \"o\" {{ server \"o1\" \"{}\"; }}\nrule use=\"o\"\n",
-        origin.address
-    ));
+    let proxy = Proxy::start(&both("", &origin));
     let total: u64 = (100 << 20) + 1;
     let clients = [Client::connect(proxy.addresses[0]), Client::connect_tls(proxy.addresses[1], "a.test")];
     for mut client in clients {
@@ -260,6 +262,23 @@ fn limit_body_max_is_413_that_is_not_lost_to_a_client_that_only_writes() {
     assert!((100..256).contains(&sent), "{sent} MiB");
     assert_eq!(client.response().status(), 413);
     assert!(started.elapsed() < DEADLINE);
+}
+
+/// What such a client still sends is read for 2 s and for 1 MiB at most; then the connection is gone.
+#[test]
+fn limit_body_max_is_413_and_the_end_for_a_client_that_goes_on_for_ever() {
+    let origin = Origin::new("one");
+    let proxy = Proxy::start(&both("body-max \"10B\"", &origin));
+    let clients = [Client::connect(proxy.addresses[0]), Client::connect_tls(proxy.addresses[1], "a.test")];
+    for mut client in clients {
+        let before = proxy.open_descriptors();
+        client.send("PUT /x HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1000000000\r\n\r\n");
+        assert_eq!(client.response().status(), 413);
+        let started = now();
+        wait_for("the end of a client that sends a byte now and then", DEADLINE, || client.try_send("x").err());
+        assert!(started.elapsed() >= Duration::from_secs(1), "{:?}", started.elapsed());
+        wait_for("its descriptor to be free", DEADLINE, || (proxy.open_descriptors() < before).then_some(()));
+    }
 }
 
 #[test]
@@ -378,6 +397,20 @@ fn limit_requests_per_connection_max_is_a_close_with_the_last_answer() {
     assert_eq!(origin.requests().len(), 4);
 }
 
+/// A request that comes just after the last answer must not turn the end into a reset, which could take the answer away.
+#[test]
+fn limit_requests_per_connection_max_is_no_reset_where_a_request_more_comes_late() {
+    let origin = Origin::new("one");
+    let proxy = proxy("requests-per-connection-max 1", &origin);
+    let mut client = proxy.client();
+    assert_eq!(client.get("/").text(), "one");
+    assert_eq!(client.end(), End::Closed);
+    for _ in 0..20 {
+        assert_eq!(client.try_send(GET), Ok(()));
+        crate::support::deadline::between_looks();
+    }
+}
+
 #[test]
 fn limit_buffer_memory_is_a_pause_of_reading_heads() {
     // 1 MiB is 32 exchanges with two buffers of 16 KiB each.
@@ -399,8 +432,55 @@ fn limit_buffer_memory_is_a_pause_of_reading_heads() {
     assert_eq!(waiting.get("/").text(), "late");
 }
 
+/// Bodies that would like larger buffers get along without them.
 #[test]
-fn limit_buffer_memory_is_waited_for_no_longer_than_for_a_head() {
+fn limit_buffer_memory_is_enough_for_large_bodies_side_by_side() {
+    let length = 2 << 20;
+    let origin = Origin::with(move |exchange| {
+        exchange.read_body();
+        exchange.respond(200, &[], &vec![b'x'; length]);
+    });
+    let proxy = proxy("buffer-memory \"1MiB\"", &origin);
+    let address = proxy.address();
+    let one = move || {
+        let mut client = Client::connect(address);
+        client.send(format!("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: {length}\r\n\r\n"));
+        client.send(vec![b'y'; length]);
+        client.response().body.len()
+    };
+    let clients: Vec<_> = (0..40).map(|_| std::thread::spawn(one)).collect();
+    assert!(clients.into_iter().all(|client| client.join().unwrap() == length));
+    assert!(origin.requests().iter().all(|request| request.is_complete && request.body_length == length as u64));
+}
+
+#[test]
+fn limit_buffer_memory_is_503_for_a_servers_head_that_finds_none() {
+    let gate = Arc::new(Gate::default());
+    let opened = Arc::clone(&gate);
+    let origin = Origin::with(move |exchange| match exchange.head.target() {
+        "/" => {
+            opened.wait();
+            exchange.respond(200, &[], b"late");
+        }
+        _ => {
+            exchange.respond(200, &[("X", &"x".repeat(20_000))], b"large");
+        }
+    });
+    let proxy = proxy("buffer-memory \"1MiB\"", &origin);
+    let mut busy: Vec<Client> = (0..31).map(|_| proxy.client()).collect();
+    busy.iter_mut().for_each(|client| client.send(GET));
+    origin.wait_for_requests(31);
+    assert_eq!(proxy.client().get("/large").status(), 503);
+    let records = proxy.wait_for_records("access.log", 1);
+    assert_eq!(records[0]["reason"], "no-memory");
+    gate.open();
+    busy.iter_mut().for_each(|client| assert_eq!(client.response().text(), "late"));
+    drop(busy);
+    wait_for("memory", DEADLINE, || (proxy.client().get("/large").text() == "large").then_some(()));
+}
+
+#[test]
+fn limit_buffer_memory_is_503_where_none_comes_in_the_time_of_a_head() {
     let (origin, gate) = gated();
     let proxy = proxy("buffer-memory \"1MiB\"; header-timeout \"300ms\"", &origin);
     let mut busy: Vec<Client> = (0..32).map(|_| proxy.client()).collect();
@@ -408,7 +488,11 @@ fn limit_buffer_memory_is_waited_for_no_longer_than_for_a_head() {
     origin.wait_for_requests(32);
     let mut waiting = proxy.client();
     waiting.send(GET);
-    assert!(matches!(waiting.end(), End::Closed | End::Reset));
+    let answer = waiting.response();
+    assert_eq!((answer.status(), answer.field("connection")), (503, Some("close")));
+    assert_eq!((answer.field("retry-after"), waiting.end()), (Some("1"), End::Closed));
+    let records = proxy.wait_for_records("access.log", 1);
+    assert_eq!((records[0]["status"].as_u64(), records[0]["reason"].as_str()), (Some(503), Some("no-memory")));
     gate.open();
     busy.iter_mut().for_each(|client| assert_eq!(client.response().text(), "late"));
     assert_eq!(proxy.client().get("/").text(), "late");

@@ -192,6 +192,32 @@ fn running_out_of_descriptors_is_said_and_waited_for_without_spinning() {
     assert_eq!(proxy.client().get("/").status(), 200);
 }
 
+/// That there is no descriptor for a connection to a server says nothing about the server.
+#[test]
+fn running_out_of_descriptors_is_not_held_against_a_server() {
+    let origin = Origin::new("one");
+    let proxy = Setup::new(&format!(
+        "listen \"127.0.0.1:0\"\nworkers 1\nlimits {{ connections-max 1000; }}\naccess-log \"access.log\"\n\
+         pool \"o\" {{ server \"o1\" \"{}\"; }}\nrule path=\"/own\" respond=204\nrule use=\"o\"\n",
+        origin.address
+    ))
+    .descriptors(64, 64)
+    .start();
+    let mut first = proxy.client();
+    assert_eq!(first.get("/own").status(), 204);
+    let clients: Vec<Client> = (0..100).map(|_| proxy.client()).collect();
+    proxy.wait_for_error("accepting on 127.0.0.1");
+    for _ in 0..6 {
+        assert_eq!(first.get("/").status(), 502);
+    }
+    assert!(origin.requests().is_empty());
+    drop(clients);
+    wait_for("descriptors to be free", DEADLINE, || (first.get("/").status() == 200).then_some(()));
+    let records = proxy.wait_for_records("access.log", 8);
+    assert!(records[1..7].iter().all(|record| record["reason"] == "no-descriptors"), "{records:?}");
+    assert!(!proxy.errors().iter().any(|line| line.contains("server")), "{:?}", proxy.errors());
+}
+
 #[test]
 fn every_answer_of_its_own_says_what_it_is() {
     let (_keeper, refused) = refused_address();
@@ -302,4 +328,31 @@ fn a_malformed_request_costs_its_connection_alone() {
     }
     assert_eq!(origin.accepted(), 1);
     wait_for("the connections to end", DEADLINE, || (origin.open_connections() == 1).then_some(()));
+}
+
+/// A user who is in a group besides their own, and that group's number, by /etc/group.
+fn user_of_two_groups() -> Option<(String, u32)> {
+    let groups = std::fs::read_to_string("/etc/group").ok()?;
+    groups.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let [_, _, number, members] = fields[..] else { return None };
+        let member = members.split(',').find(|member| !member.is_empty() && *member != "root")?;
+        Some((member.to_owned(), number.parse().ok()?))
+    })
+}
+
+/// Only root can become another user, and only where there is such a user.
+#[test]
+fn the_user_it_becomes_keeps_its_groups() {
+    let Some((user, group)) = user_of_two_groups().filter(|_| nix::unistd::Uid::effective().is_root()) else { return };
+    let proxy = Proxy::start(&format!("user \"{user}\"\nlisten \"127.0.0.1:0\"\nrule respond=204\n"));
+    assert!(proxy.groups().contains(&group), "{user} is in {group}, the proxy in {:?}", proxy.groups());
+}
+
+#[test]
+fn a_user_that_it_is_already_is_no_obstacle() {
+    let user = nix::unistd::User::from_uid(nix::unistd::Uid::effective()).unwrap().unwrap();
+    let groups: Vec<u32> = nix::unistd::getgroups().unwrap().into_iter().map(nix::unistd::Gid::as_raw).collect();
+    let proxy = Proxy::start(&format!("user \"{}\"\nlisten \"127.0.0.1:0\"\nrule respond=204\n", user.name));
+    assert_eq!(proxy.groups(), groups);
 }

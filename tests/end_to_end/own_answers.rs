@@ -58,3 +58,44 @@ fn the_body_of_a_request_that_fails_is_never_read_as_the_next_request() {
         assert_eq!(paths, ["/", "/last"].repeat(2 * lengths.len()));
     }
 }
+
+#[test]
+fn a_rules_own_answer_has_no_field_twice_that_the_rule_sets_and_none_that_it_removes() {
+    let proxy = Proxy::start(
+        r#"
+workers 1
+listen "127.0.0.1:0"
+pool "p" { server "o1" "127.0.0.1:1" }
+rule path="/busy" respond=503 body="{}" {
+    set-response-header "Content-Type" "application/json"
+    set-response-header "Retry-After" "9"
+}
+rule path="/bare" respond=503 { remove-response-header "Content-Type"; remove-response-header "Date" }
+rule path="/moved" redirect="http://a.test/new" { set-response-header "Location" "http://b.test/" }
+"#,
+    );
+    let mut client = proxy.client();
+    let answer = client.get("/busy");
+    assert_eq!(answer.head.all("content-type"), ["application/json"]);
+    assert_eq!(answer.head.all("retry-after"), ["9"]);
+    assert_eq!((answer.status(), answer.text().as_str()), (503, "{}"));
+    let answer = client.get("/bare");
+    assert_eq!((answer.head.all("content-type"), answer.head.all("date")), (vec![], vec![]));
+    assert_eq!((answer.field("retry-after"), answer.text().as_str()), (None, "503 Service Unavailable\n"));
+    assert_eq!(client.get("/moved").head.all("location"), ["http://b.test/"]);
+}
+
+#[test]
+fn a_205_has_no_content_and_says_so() {
+    let rules = r#"
+workers 1
+listen "127.0.0.1:0"
+rule "reset" path="/reset" respond=205
+rule "closed" path="/closed" respond=403 body="Not for you."
+"#;
+    let proxy = Proxy::start(rules);
+    let answer = proxy.client().get("/reset");
+    assert_eq!((answer.field("content-length"), answer.body.len()), (Some("0"), 0));
+    assert_eq!(answer.field("content-type"), None);
+    is_followed_by_its_own_answer(&proxy, "/reset", 205);
+}

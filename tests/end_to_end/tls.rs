@@ -11,7 +11,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConnection, HandshakeKind, ProtocolVersion};
 
 use crate::support::client::Options;
-use crate::support::deadline::now;
+use crate::support::deadline::{Gate, now};
 use crate::support::tls::{self, Certificate};
 use crate::support::{Client, DEADLINE, End, Origin, Proxy, Setup};
 
@@ -236,6 +236,59 @@ fn requests_in_one_record_and_a_head_in_many_are_read() {
     let requests = origin.wait_for_that("six whole bodies", |all| all.iter().filter(|r| r.is_complete).count() == 6);
     assert!(requests.iter().all(|request| request.body == b"abc"));
     client.finish_writing();
+    assert_eq!(client.end(), End::Closed);
+}
+
+/// A TLS 1.3 peer may change its keys whenever it likes (RFC 8446 4.6.3), and ask the other side to do so too.
+#[test]
+fn a_client_may_change_its_keys_between_and_within_requests() {
+    let origin = Origin::new("one");
+    let proxy = single("", &origin);
+    let name = ServerName::try_from("a.test").unwrap();
+    let mut client = ClientConnection::new(tls::client_config(&[&TLS13], &["http/1.1"]), name).unwrap();
+    let mut socket = TcpStream::connect(proxy.address()).unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    while client.is_handshaking() {
+        client.complete_io(&mut socket).unwrap();
+    }
+    let mut stream = rustls::Stream::new(&mut client, &mut socket);
+    for _ in 0..3 {
+        stream.write_all(b"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\n\r\nab").unwrap();
+        stream.conn.refresh_traffic_keys().unwrap();
+        stream.write_all(b"cd").unwrap();
+        let mut answer = Vec::new();
+        let mut piece = [0; 4096];
+        while !answer.ends_with(b"\r\n\r\none") {
+            let length = stream.read(&mut piece).unwrap();
+            assert_ne!(length, 0, "{answer:?}");
+            answer.extend_from_slice(&piece[..length]);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200 "), "{answer:?}");
+        stream.conn.refresh_traffic_keys().unwrap();
+    }
+    assert!(origin.requests().iter().all(|request| request.is_complete && request.body == b"abcd"));
+}
+
+#[test]
+fn a_client_that_ended_its_side_gets_its_answer_where_half_close_is_on() {
+    let gate = Arc::new(Gate::default());
+    let opened = Arc::clone(&gate);
+    let origin = Origin::with(move |exchange| {
+        opened.wait();
+        exchange.respond(200, &[], b"late");
+    });
+    let rules = format!(
+        "listen \"127.0.0.1:0\" {{ half-close #true; tls {{ certificate \"site.crt\" key=\"site.key\"; }} }}\n\
+         pool \"o\" {{ server \"o1\" \"{}\"; }}\nrule use=\"o\"\n",
+        origin.address
+    );
+    let proxy = Proxy::start(&rules);
+    let mut client = Client::connect_tls(proxy.address(), "a.test");
+    client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    client.finish_writing();
+    origin.wait_for_requests(1);
+    gate.open();
+    assert_eq!(client.response().text(), "late");
     assert_eq!(client.end(), End::Closed);
 }
 

@@ -1,7 +1,7 @@
 //! Who a client is and what servers are told of it: forwarding fields of strangers are replaced, those of trusted proxies
 //! continued, and nobody can take ours away.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::support::client::Options;
 use crate::support::{Client, Head, Origin, Proxy};
@@ -108,6 +108,23 @@ fn trust_is_a_matter_of_the_peers_address() {
     assert_eq!(pass(&mut friend, &origin, FORGED).0, 403);
     let head = seen(&mut friend, &origin, "X-Forwarded-For: 198.51.100.7\r\n");
     assert_eq!(head.all("x-forwarded-for"), ["198.51.100.7, 127.0.0.9"]);
+}
+
+#[test]
+fn an_ipv4_peer_of_a_socket_for_both_families_is_trusted_as_one() {
+    let origin = Origin::new("one");
+    let proxy = Proxy::start(&format!(
+        "listen \"[::]:0\" {{ trusted-proxies \"127.0.0.1\"; }}\npool \"o\" {{ server \"o1\" \"{}\"; }}\nrule use=\"o\"\n",
+        origin.address
+    ));
+    let port = proxy.address().port();
+    for (peer, chain) in [("127.0.0.1", "198.51.100.7, 127.0.0.1"), ("::1", "::1")] {
+        let mut client = Client::connect(SocketAddr::new(peer.parse().unwrap(), port));
+        let head = seen(&mut client, &origin, "X-Forwarded-For: 198.51.100.7\r\n");
+        assert_eq!(head.all("x-forwarded-for"), [chain]);
+        let ours = if peer == "::1" { "for=\"[::1]\"" } else { "for=127.0.0.1" };
+        assert!(head.field("forwarded").unwrap().starts_with(&format!("{ours};")), "{:?}", head.fields);
+    }
 }
 
 #[test]

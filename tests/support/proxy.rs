@@ -359,6 +359,13 @@ impl Proxy {
         u64::from_str_radix(line.trim(), 16).expect("a mask of signals")
     }
 
+    /// The groups that it is in besides its own.
+    pub fn groups(&self) -> Vec<u32> {
+        let status = self.proc_file("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).expect("a running process has groups");
+        line.split_whitespace().map(|group| group.parse().expect("a group's number")).collect()
+    }
+
     /// The processor time it has used, user and system, in clock ticks (a hundredth of a second).
     pub fn processor_ticks(&self) -> u64 {
         let stat = self.proc_file("stat");

@@ -152,9 +152,6 @@ fn action(draw: &mut Draw, pools: &[&str], captures: &[String], inside: &mut Str
         _ => Ok(()),
     };
     if draw.once_in(3) {
-        let _ = writeln!(inside, "key \"{}\"", template(draw, captures, KEYS));
-    }
-    if draw.once_in(3) {
         let key = if draw.once_in(2) { String::new() } else { format!(" key=\"{}\"", template(draw, captures, KEYS)) };
         let (one, other) = (draw.below(pools.len()), draw.below(pools.len() - 1));
         let other = if other >= one { other + 1 } else { other };

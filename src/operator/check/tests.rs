@@ -113,16 +113,6 @@ fn pools_that_get_nothing_are_warned_of() {
 }
 
 #[test]
-fn keys_that_no_scheduler_looks_at_are_warned_of() {
-    let text = "listen \"127.0.0.1:80\"\npool \"a\" { server \"s\" \"127.0.0.1:9000\"; scheduler \"rr\" key=\"path\" }\n\
-                rule path=\"/{id}\" use=\"a\" key=\"{id}\"\n";
-    assert_eq!(
-        warnings_of(text),
-        ["the scheduler `rr` does not look at the key", "the scheduler `rr` of the pool `a` does not look at the key"]
-    );
-}
-
-#[test]
 fn listeners_that_share_an_address_or_get_no_rule_are_warned_of() {
     let text = "listen \"*:80\"\nlisten \"127.0.0.1:80\"\nlisten \"0.0.0.0:81\"\nlisten \"[::1]:81\"\n\
                 rule listen=\"*:80\" respond=404\nrule respond=404 { listen \"0.0.0.0:81\" \"[::1]:81\" }\n";

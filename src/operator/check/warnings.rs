@@ -13,7 +13,6 @@ use crate::pure::rule::{Action, HostPattern};
 pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
     unused_pools(config, warnings);
     powerless_pools(config, warnings);
-    keys_without_effect(config, warnings);
     overlapping_listeners(config, warnings);
     unserved_listeners(config, warnings);
 }
@@ -65,51 +64,20 @@ pub(super) fn pools_of(action: &Action) -> Vec<PoolIndex> {
 
 fn unused_pools(config: &Config, warnings: &mut Vec<Problem>) {
     let used: HashSet<PoolIndex> = config.rules.iter().flat_map(|rule| pools_of(&rule.action)).collect();
-    for (index, (pool, places)) in config.pools.iter().zip(&config.places.pools).enumerate() {
+    for (index, (pool, place)) in config.pools.iter().zip(&config.places.pools).enumerate() {
         let is_used = u32::try_from(index).is_ok_and(|index| used.contains(&PoolIndex(index)));
         if !is_used {
-            let problem = Problem::at(&places.node, format!("no rule uses the pool `{}`", pool.name)).as_warning();
+            let problem = Problem::at(place, format!("no rule uses the pool `{}`", pool.name)).as_warning();
             warnings.push(problem.label("it gets no request").help(format!("rule .. use=\"{}\"", pool.name)));
         }
     }
 }
 
 fn powerless_pools(config: &Config, warnings: &mut Vec<Problem>) {
-    for (pool, places) in config.pools.iter().zip(&config.places.pools) {
+    for (pool, place) in config.pools.iter().zip(&config.places.pools) {
         if pool.servers.iter().all(|server| server.weight == 0) {
-            let problem =
-                Problem::at(&places.node, format!("all servers of `{}` have weight 0", pool.name)).as_warning();
+            let problem = Problem::at(place, format!("all servers of `{}` have weight 0", pool.name)).as_warning();
             warnings.push(problem.label("every request gets 503").help("a weight of 0 gets nothing"));
-        }
-    }
-}
-
-/// The schedulers there are choose by load and turn; a key would be hashed by others.
-fn keys_without_effect(config: &Config, warnings: &mut Vec<Problem>) {
-    let name = |pool: PoolIndex| config.pools.get(pool.0 as usize).map(|pool| (pool, pool.scheduler.name()));
-    for (index, places) in (0..).zip(&config.places.pools) {
-        if let Some((pool, scheduler)) = name(PoolIndex(index))
-            && pool.key.is_some()
-        {
-            let place = places.scheduler.as_ref().unwrap_or(&places.node);
-            let problem =
-                Problem::at(place, format!("the scheduler `{scheduler}` does not look at the key")).as_warning();
-            warnings.push(
-                problem.label("the key has no effect").help("leave it out, or choose a scheduler that hashes it"),
-            );
-        }
-    }
-    for (rule, places) in config.rules.iter().zip(&config.places.rules) {
-        if let (Some(_), Some(place)) = (&rule.key, &places.key)
-            && let Some((pool, scheduler)) = pools_of(&rule.action).first().and_then(|pool| name(*pool))
-        {
-            let message = format!("the scheduler `{scheduler}` of the pool `{}` does not look at the key", pool.name);
-            let problem = Problem::at(place, message).as_warning();
-            warnings.push(
-                problem
-                    .label("the key has no effect")
-                    .help("leave it out, or give the pool a scheduler that hashes it"),
-            );
         }
     }
 }

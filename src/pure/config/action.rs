@@ -104,7 +104,7 @@ fn respond(node: Node<'_>, problems: &mut Problems) -> Option<Action> {
     Some(Action::Respond { status, body: body.map(|(_, text)| text.to_owned()).unwrap_or_default() })
 }
 
-/// The tokens of `upgrade`, in lower case; `websocket` alone where the rule names none.
+/// The tokens of `upgrade`, in lower case; none where the rule names none.
 pub(super) fn upgrades(node: Node<'_>, problems: &mut Problems) -> Vec<String> {
     let mut tokens = Vec::new();
     for value in node.settings("upgrade") {
@@ -121,5 +121,5 @@ pub(super) fn upgrades(node: Node<'_>, problems: &mut Problems) -> Vec<String> {
             problems.add(problem.label("such as \"websocket\""));
         }
     }
-    if tokens.is_empty() { vec!["websocket".to_owned()] } else { tokens }
+    tokens
 }

@@ -3,6 +3,7 @@
 use super::problem::{Problem, Problems};
 use super::source::Place;
 use super::suggest::did_you_mean;
+use crate::pure::rule::key::is_number;
 use crate::pure::rule::template::BUILT_IN;
 use crate::pure::rule::{KeySource, Template};
 
@@ -55,7 +56,6 @@ impl Captures {
         if self.is_incomplete || in_all(&self.paths) || in_all(&self.regexes) {
             return;
         }
-        let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
         let shown = shown(name);
         let problem = Problem::at(place, format!("the rule has no capture {shown}"));
         if self.all().any(|found| found == name) {
@@ -69,7 +69,7 @@ impl Captures {
             Some(guess) => problem.label(guess),
             None => problem.label("unknown"),
         };
-        problems.add(if known.is_empty() && is_number {
+        problems.add(if known.is_empty() && is_number(name) {
             problem.help("a group of `path-regex` makes one: path-regex=#\"^/users/([^/]+)/\"#")
         } else if known.is_empty() {
             problem.help(format!("a path makes one: path=\"/users/{{{name}}}\""))
@@ -81,7 +81,7 @@ impl Captures {
 
 /// A capture as rule files write it.
 fn shown(name: &str) -> String {
-    if name.bytes().all(|byte| byte.is_ascii_digit()) { format!("${name}") } else { format!("{{{name}}}") }
+    if is_number(name) { format!("${name}") } else { format!("{{{name}}}") }
 }
 
 fn list(names: &[&str]) -> String {

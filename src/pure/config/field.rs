@@ -1,13 +1,6 @@
 //! Names and values of fields in rule files (RFC 9110 5.5, 5.6.2), and which fields a rule may change.
 
-/// Whether a byte may stand in a token (RFC 9110 5.6.2).
-pub(super) const fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
-        )
-}
+use crate::pure::head::is_token_byte;
 
 /// Whether a text is a token: a method, a field's name.
 pub fn is_token(text: &str) -> bool {

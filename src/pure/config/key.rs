@@ -1,10 +1,11 @@
-//! `key=".."`: the part of a request that a scheduler or a split hashes. It refuses captures nobody could name, and says which
-//! keys there are.
+//! `key=".."`: the part of a request that a split hashes. It refuses captures nobody could name, and says which keys there
+//! are.
 
 use super::node::Value;
 use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
 use crate::pure::rule::KeySource;
+use crate::pure::rule::key::is_number;
 
 const PLAIN: &[(&str, KeySource)] = &[
     ("path", KeySource::Path),
@@ -50,8 +51,7 @@ fn named(text: &str) -> Option<KeySource> {
 
 /// `$1` or `{id}`.
 fn capture(text: &str) -> Option<KeySource> {
-    let number =
-        text.strip_prefix('$').filter(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = text.strip_prefix('$').filter(|digits| is_number(digits));
     let name = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     let name = name.filter(|name| !name.is_empty() && !name.contains(['{', '}', '*']));
     number.or(name).map(|capture| KeySource::Capture(capture.to_owned()))

@@ -45,8 +45,10 @@ pub enum LimitValue {
     Size(Bytes, (Bytes, Bytes), fn(&mut Settings) -> &mut Bytes),
     /// A number between two others, inclusive.
     Count(u32, (u32, u32), fn(&mut Settings) -> &mut u32),
-    /// A number from 1, or `"off"`; without the limit what the text says.
-    OptionalCount(&'static str, fn(&mut Settings) -> &mut Option<u32>),
+    /// A number from 1, or `"off"`, which is the default.
+    CountOrOff(fn(&mut Settings) -> &mut Option<u32>),
+    /// A number from 1; without one, what the text says bounds it.
+    CountOrBound(&'static str, fn(&mut Settings) -> &mut Option<u32>),
     /// What to do with ambiguous paths.
     AmbiguousPaths(AmbiguousPaths, fn(&mut Settings) -> &mut AmbiguousPaths),
 }
@@ -115,19 +117,19 @@ const TABLE: &[LimitEntry] = &[
     entry(
         Scope::Process,
         "connections-max",
-        LimitValue::OptionalCount("what the descriptor limit leaves", |all| &mut all.process.connections_max),
+        LimitValue::CountOrBound("what the descriptor limit leaves", |all| &mut all.process.connections_max),
         "the most client connections",
     ),
     entry(
         Scope::Listener,
         "connections-per-client-max",
-        LimitValue::OptionalCount("off", |all| &mut all.listener.connections_per_client_max),
+        LimitValue::CountOrOff(|all| &mut all.listener.connections_per_client_max),
         "the most connections of one client address",
     ),
     entry(
         Scope::Listener,
         "requests-per-connection-max",
-        LimitValue::OptionalCount("off", |all| &mut all.listener.requests_per_connection_max),
+        LimitValue::CountOrOff(|all| &mut all.listener.requests_per_connection_max),
         "the most requests on one connection",
     ),
     entry(
@@ -188,7 +190,8 @@ impl LimitEntry {
             LimitValue::Duration(..) => TIME,
             LimitValue::Size(_, (min, max), _) => Kind::Size { min, max },
             LimitValue::Count(_, (min, max), _) => Kind::Whole { min: min as u64, max: max as u64 },
-            LimitValue::OptionalCount(..) => Kind::WholeOrOff { min: 1, max: u32::MAX as u64 },
+            LimitValue::CountOrOff(..) => Kind::WholeOrOff { min: 1, max: u32::MAX as u64 },
+            LimitValue::CountOrBound(..) => Kind::Whole { min: 1, max: u32::MAX as u64 },
             LimitValue::AmbiguousPaths(..) => Kind::Word { now: PATH_WORDS, later: &[] },
         }
     }
@@ -199,7 +202,8 @@ impl LimitEntry {
             LimitValue::Duration(default, _) => duration_text(default),
             LimitValue::Size(default, ..) => default.to_string(),
             LimitValue::Count(default, ..) => default.to_string(),
-            LimitValue::OptionalCount(without, _) => without.to_owned(),
+            LimitValue::CountOrOff(_) => "off".to_owned(),
+            LimitValue::CountOrBound(bound, _) => bound.to_owned(),
             LimitValue::AmbiguousPaths(default, _) => path_word(default).to_owned(),
         }
     }
@@ -210,7 +214,7 @@ impl LimitEntry {
             LimitValue::Duration(default, field) => *field(all) = default,
             LimitValue::Size(default, _, field) => *field(all) = default,
             LimitValue::Count(default, _, field) => *field(all) = default,
-            LimitValue::OptionalCount(_, field) => *field(all) = None,
+            LimitValue::CountOrOff(field) | LimitValue::CountOrBound(_, field) => *field(all) = None,
             LimitValue::AmbiguousPaths(default, field) => *field(all) = default,
         }
     }

@@ -84,7 +84,8 @@ fn set(entry: &LimitEntry, value: Value<'_>, all: &mut Settings) {
         LimitValue::Duration(_, field) => assign(field(all), value.duration()),
         LimitValue::Size(_, _, field) => assign(field(all), value.size()),
         LimitValue::Count(_, _, field) => assign(field(all), value.whole()),
-        LimitValue::OptionalCount(_, field) => {
+        LimitValue::CountOrBound(_, field) => assign(field(all), value.whole().map(Some)),
+        LimitValue::CountOrOff(field) => {
             let is_off = value.text() == Some("off");
             assign(field(all), if is_off { Some(None) } else { value.whole().map(Some) });
         }

@@ -11,7 +11,7 @@ use super::limit_table::Settings;
 use super::limits::{self, Site};
 use super::names::{Names, Unique};
 use super::node::Node;
-use super::places::{Places, PoolPlaces, RulePlaces};
+use super::places::{Places, RulePlaces};
 use super::problem::{ConfigErrors, Problem, Problems};
 use super::{AccessLog, Config, LogFormat, expect, listener, pool, rule, shape};
 use crate::base::id::{ListenerIndex, PoolIndex};
@@ -32,7 +32,7 @@ pub fn load(files: &dyn RuleFiles, entry: &Path) -> Result<Config, ConfigErrors>
     }
 }
 
-/// Reads one rule file that is called `rules.kdl` from its text: for tests, and for the fuzzer.
+/// Reads one rule file that is called `rules.kdl` from its text: for tests, and for the fuzz target `rule_file`.
 ///
 /// # Errors
 /// Every error of the text.
@@ -135,8 +135,7 @@ impl Loading {
                 let index = PoolIndex(u32::try_from(self.config.pools.len()).unwrap_or(u32::MAX));
                 self.names.add_pool(&name, index);
                 self.config.pools.push(Arc::new(pool));
-                let scheduler = node.child("scheduler").map(|scheduler| scheduler.place());
-                self.config.places.pools.push(PoolPlaces { node: node.place(), scheduler });
+                self.config.places.pools.push(node.place());
             }
         }
     }

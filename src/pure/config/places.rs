@@ -9,8 +9,8 @@ use super::source::Place;
 pub struct Places {
     /// Those of listeners.
     pub listeners: Vec<ListenerPlaces>,
-    /// Those of pools.
-    pub pools: Vec<PoolPlaces>,
+    /// Each `pool`, without its block.
+    pub pools: Vec<Place>,
     /// Those of rules.
     pub rules: Vec<RulePlaces>,
     /// Those of `expect` lines.
@@ -26,15 +26,6 @@ pub struct ListenerPlaces {
     pub certificates: Vec<Place>,
 }
 
-/// A pool's places.
-#[derive(Clone, Debug)]
-pub struct PoolPlaces {
-    /// The `pool`, without its block.
-    pub node: Place,
-    /// Its `scheduler`, if it has one.
-    pub scheduler: Option<Place>,
-}
-
 /// A rule's places.
 #[derive(Clone, Debug)]
 pub struct RulePlaces {
@@ -44,19 +35,12 @@ pub struct RulePlaces {
     pub hosts: Vec<Place>,
     /// Its expressions in order.
     pub path_regexes: Vec<Place>,
-    /// Its key, if it has one.
-    pub key: Option<Place>,
 }
 
 impl RulePlaces {
     /// Those of a node.
     pub(super) fn of(node: Node<'_>) -> Self {
         let all = |name| node.settings(name).map(|value| value.place()).collect();
-        Self {
-            node: node.place(),
-            hosts: all("host"),
-            path_regexes: all("path-regex"),
-            key: node.setting("key").map(|value| value.place()),
-        }
+        Self { node: node.place(), hosts: all("host"), path_regexes: all("path-regex") }
     }
 }

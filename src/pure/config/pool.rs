@@ -8,10 +8,9 @@ use super::names::Unique;
 use super::node::Node;
 use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
-use super::{address, key, limits};
+use super::{address, limits};
 use crate::base::id::ServerId;
 use crate::pure::pool::{Pool, SchedulerConfig, Server, Ties, WrrMode};
-use crate::pure::rule::KeySource;
 
 /// A pool of that name.
 pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> Pool {
@@ -24,14 +23,13 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
     if let Some(retry) = node.child("retry") {
         read_retry(retry, &mut settings, problems);
     }
-    let (scheduler, key) = node.child("scheduler").map_or((SchedulerConfig::default(), None), |scheduler| {
-        (read_scheduler(scheduler, problems), read_key(scheduler, problems))
-    });
+    let scheduler =
+        node.child("scheduler").map_or_else(SchedulerConfig::default, |node| read_scheduler(node, problems));
     Pool {
         name: Arc::clone(name),
         servers: read_servers(node, name, problems),
         scheduler,
-        key,
+        key: None,
         upstream: settings.upstream,
         timeouts: settings.timeouts,
         retry: settings.retry,
@@ -91,17 +89,6 @@ fn read_scheduler(node: Node<'_>, problems: &mut Problems) -> SchedulerConfig {
         // The words that are not known have been reported.
         _ => SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth),
     }
-}
-
-fn read_key(node: Node<'_>, problems: &mut Problems) -> Option<KeySource> {
-    let value = node.setting("key")?;
-    let key = key::read(value, problems)?;
-    if matches!(key, KeySource::Capture(_)) {
-        let problem = Problem::at(&value.place(), "a pool's key can't be a capture: captures belong to a rule");
-        problems.add(problem.label("of which rule?").help("give this key to the rules that use the pool"));
-        return None;
-    }
-    Some(key)
 }
 
 fn read_retry(node: Node<'_>, settings: &mut Settings, problems: &mut Problems) {

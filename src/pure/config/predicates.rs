@@ -8,6 +8,7 @@ use super::names::Names;
 use super::node::{Node, Value};
 use super::problem::{Problem, Problems};
 use super::{address, field, patterns};
+use crate::pure::head::is_token_byte;
 use crate::pure::rule::{Glob, HostPattern, Named, Predicates};
 
 /// What a node asks of a request; captures of paths and expressions go to `captures`.
@@ -123,7 +124,7 @@ fn media_type(value: Value<'_>, problems: &mut Problems) -> Option<Glob> {
         problems.add(problem.label(format!("write \"{bare}\"")).help("parameters are not compared"));
         return None;
     }
-    let is_part = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte == b'*' || field::is_token_byte(byte));
+    let is_part = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte == b'*' || is_token_byte(byte));
     match text.split_once('/') {
         Some((kind, subtype)) if is_part(kind) && is_part(subtype) => Some(Glob(text.to_ascii_lowercase())),
         Some(_) => {

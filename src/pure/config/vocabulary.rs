@@ -12,7 +12,6 @@ const FIELD_NAME: Kind = text("a field's name");
 const FIELD_VALUE: Kind = text("a field's value");
 const POOL_NAME: Kind = text("a pool's name");
 const FILE: Kind = text("a file");
-const KEY: Setting = Setting::text("key", "what is hashed");
 
 static CERTIFICATE: NodeForm = NodeForm::new("certificate", r#"certificate "certs/site.crt" key="certs/site.key""#)
     .taking(&[FILE], 1)
@@ -75,7 +74,7 @@ const SCHEDULERS_LATER: &[&str] = &[
 static SCHEDULER: NodeForm = NodeForm::new("scheduler", r#"scheduler "wrr""#)
     .taking(&[Kind::Word { now: SCHEDULERS_NOW, later: SCHEDULERS_LATER }], 1)
     .with(&[
-        KEY,
+        Setting::later("key"),
         Setting::one("mode", Kind::Word { now: &["smooth", "ipvs"], later: &[] }),
         Setting::one("ties", Kind::Word { now: &["rotate", "first"], later: &[] }),
         Setting::later("fallback"),
@@ -135,7 +134,7 @@ const RULE_OWN: [Setting; 10] = [
     Setting::one("status", Kind::Whole { min: 100, max: 599 }),
     Setting::one("respond", Kind::Whole { min: 200, max: 599 }),
     Setting::text("body", "the answer's text"),
-    KEY,
+    Setting::later("key"),
     Setting::text("strip-prefix", "a path"),
     Setting::text("rewrite", "a path with captures"),
     Setting::list("upgrade", text("an upgrade token")),
@@ -175,8 +174,9 @@ static ARM: NodeForm = NodeForm::new("use", r#"use "a" weight=95"#)
     .taking(&[POOL_NAME], 1)
     .with(&[Setting::one("weight", Kind::Whole { min: 0, max: 65_535 })])
     .repeated();
-static SPLIT: NodeForm =
-    NodeForm::new("split", r#"split { use "a" weight=95; use "b" weight=5 }"#).with(&[KEY]).holding(&[&ARM]);
+static SPLIT: NodeForm = NodeForm::new("split", r#"split { use "a" weight=95; use "b" weight=5 }"#)
+    .with(&[Setting::text("key", "what is hashed")])
+    .holding(&[&ARM]);
 
 const fn field_change(name: &'static str, usage: &'static str) -> NodeForm {
     NodeForm::new(name, usage).taking(&[FIELD_NAME, FIELD_VALUE], 2).repeated()

@@ -146,11 +146,18 @@ fn a_refused_check_agrees_with_refused_connects_at_once() {
 }
 
 #[test]
-fn three_failed_checks_in_a_row_agree_too() {
+fn three_checks_without_a_way_to_the_server_agree_too() {
     let (late, none) = (Err(CheckFailure::TimedOut), Err(CheckFailure::NotRun));
     let far = Err(CheckFailure::Unreachable);
-    let states = states_after_checks(&mut Bench::new(2), &[late, far, PASS, none, late, far, none, late]);
-    assert_eq!(states, [SUSPECT, SUSPECT, SUSPECT, SUSPECT, SUSPECT, SUSPECT, SUSPECT, State::Down]);
+    let states = states_after_checks(&mut Bench::new(2), &[far, far, PASS, none, far, far, none, late, far]);
+    assert_eq!(states[..8], [SUSPECT; 8]);
+    assert_eq!(states[8], State::Down);
+}
+
+#[test]
+fn an_overloaded_server_whose_checks_time_out_is_not_taken_for_dead() {
+    let results = [Err(CheckFailure::TimedOut); 20];
+    assert_eq!(states_after_checks(&mut Bench::new(2), &results), [SUSPECT; 20]);
 }
 
 #[test]

@@ -27,8 +27,9 @@ pub const CHECK_LOST_AFTER: Duration = Duration::from_secs(1);
 /// So many good checks in a row bring a server back.
 pub const RISE: u32 = 2;
 
-/// So many checks in a row that fail, other than by a refusal, agree that a suspected server is dead. A refusal says so at
-/// once: nobody listens there.
+/// So many checks that find no way to the server, with none between them that passed, agree that a suspected server is
+/// dead. A refusal says so at once: nobody listens there. A check that times out never does: the queue of a server that has
+/// more to do than it can is full, and looks the same.
 pub const FALL: u32 = 3;
 
 /// A turn of a server's state.
@@ -57,7 +58,8 @@ struct Checks {
     due: Timestamp,
     running: Option<CheckId>,
     passed_in_a_row: u32,
-    failed_in_a_row: u32,
+    /// Checks that found no way, since the last that passed.
+    unreachable: u32,
     /// The failure that left no doubt, if no check has passed since.
     verdict: Option<CheckFailure>,
 }
@@ -65,20 +67,24 @@ struct Checks {
 impl Checks {
     /// The first comes at once, or nearly.
     fn begin(now: Timestamp, rng: &mut Rng) -> Self {
-        Self { due: now + jitter(rng), running: None, passed_in_a_row: 0, failed_in_a_row: 0, verdict: None }
+        Self { due: now + jitter(rng), running: None, passed_in_a_row: 0, unreachable: 0, verdict: None }
     }
 
     fn failed(&mut self, why: CheckFailure) {
         match why {
             // Our own want of means is no word on the server.
             CheckFailure::NotRun => return,
-            CheckFailure::Refused | CheckFailure::TimedOut | CheckFailure::Unreachable => {}
+            // It may be overloaded.
+            CheckFailure::TimedOut => {}
+            CheckFailure::Refused => self.verdict = Some(why),
+            CheckFailure::Unreachable => {
+                self.unreachable = self.unreachable.saturating_add(1);
+                if self.unreachable >= FALL {
+                    self.verdict = Some(why);
+                }
+            }
         }
         self.passed_in_a_row = 0;
-        self.failed_in_a_row = self.failed_in_a_row.saturating_add(1);
-        if why == CheckFailure::Refused || self.failed_in_a_row >= FALL {
-            self.verdict = Some(why);
-        }
     }
 }
 
@@ -201,7 +207,7 @@ impl Watch {
                 return None;
             }
         };
-        (checks.failed_in_a_row, checks.verdict) = (0, None);
+        (checks.unreachable, checks.verdict) = (0, None);
         checks.passed_in_a_row += 1;
         let passed = checks.passed_in_a_row;
         self.signs.add(now, Sign::CheckPassed(time));

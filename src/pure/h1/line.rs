@@ -5,7 +5,7 @@
 //! folded lines, white space around names. It knows nothing of what a field means.
 
 use crate::pure::h1::scan::{WIDE, find, last_marks, run_in_block, wide_marks};
-use crate::pure::head::{Field, Known, Span};
+use crate::pure::head::{Field, Known, Span, is_token_byte};
 
 /// Why bytes can't be a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,14 +173,6 @@ pub(super) fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// How many bytes at the front are those of a token (RFC 9110 5.6.2).
 pub(super) fn token_length(bytes: &[u8]) -> usize {
     bytes.iter().position(|byte| !is_token_byte(*byte)).unwrap_or(bytes.len())
-}
-
-const fn is_token_byte(byte: u8) -> bool {
-    matches!(
-        byte,
-        b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z'
-            | b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
-    )
 }
 
 /// All control bytes: those that end lines, those that may not be in one, and the tab, which is rare.

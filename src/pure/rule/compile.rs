@@ -14,7 +14,7 @@ use super::index::{Builder, Index, List, append};
 use super::media::media_type_of;
 use super::pattern::{PathPattern, PatternError};
 use super::predicate::{self, Asked, Test, patterns};
-use super::{HostPattern, RequestView, Rule};
+use super::{Action, HostPattern, KeySource, RequestView, Rule};
 
 /// Bytes that one compiled expression may take.
 pub const EXPRESSION_MAX: usize = 256 * 1024;
@@ -154,7 +154,8 @@ impl RuleSet {
             compiled.push(CompiledRule { rule, paths, expressions });
         }
         let tests = tests.tests;
-        let uses_learned_types = tests.iter().any(|test| matches!(test, Test::MediaTypes(_)));
+        let asks_types = tests.iter().any(|test| matches!(test, Test::MediaTypes(_)));
+        let uses_learned_types = asks_types || compiled.iter().any(|compiled| hashes_media_type(&compiled.rule));
         let groups = drafts.list.into_iter().map(|draft| draft.finish(&mut index, &compiled));
         let groups = groups.collect::<Result<_, _>>()?;
         let (hosts, index) = (drafts.hosts, index.finish());
@@ -176,16 +177,22 @@ impl RuleSet {
         self.rules.iter().map(|compiled| &compiled.rule)
     }
 
-    /// Whether a rule asks for the media type, so that what paths answer with is worth remembering.
+    /// Whether a rule asks for the media type or deals by it, so that what paths answer with is worth remembering.
     pub const fn uses_learned_types(&self) -> bool {
         self.uses_learned_types
     }
 
-    /// Whether what this path last answered with could make a difference: a rule asks for the media type, and the request
-    /// itself does not tell. Only such paths are worth looking up, and worth remembering.
+    /// Whether what this path last answered with could make a difference to this request: the rules use such types
+    /// ([`Self::uses_learned_types`]), and the request itself does not tell its own. Only for such requests is it worth looking
+    /// up, and are their answers' types worth remembering. What `request` has as its learned type does not count.
     pub fn wants_learned_type(&self, request: &RequestView<'_>) -> bool {
         self.uses_learned_types && media_type_of(&RequestView { learned_media_type: None, ..*request }).is_none()
     }
+}
+
+/// Whether a rule deals requests among pools by the media type of what they ask for.
+fn hashes_media_type(rule: &Rule) -> bool {
+    matches!(rule.action, Action::Split { key: Some(KeySource::MediaType), .. })
 }
 
 /// The groups while rules come in.

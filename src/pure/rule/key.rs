@@ -56,9 +56,9 @@ impl std::fmt::Display for KeySource {
     }
 }
 
-/// Whether a capture is a group of an expression, `$1`, and not a named one, `{id}`.
-pub fn is_number(capture: &str) -> bool {
-    capture.bytes().all(|byte| byte.is_ascii_digit())
+/// Whether a text is a number, in decimal digits: the name of a group of an expression, `$1`, and not of a named one, `{id}`.
+pub fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The arm of a split: by `key` where there is one, else at random, each as often as its weight says. `None` where no weight

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::path::hex_pair;
-use crate::pure::head::{Fields, Known};
+use crate::pure::head::{Fields, Known, is_token_byte};
 
 /// The values of the cookies of that name, in order, without the quotes around them. Names are compared byte by byte.
 pub(super) fn cookies<'a>(fields: Fields<'a>, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
@@ -88,15 +88,6 @@ pub(super) fn essence(value: &[u8]) -> Option<&str> {
     (is_token(kind) && is_token(subtype)).then_some(text)
 }
 
-/// RFC 9110 5.6.2.
-const fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
-        )
-}
-
 /// `0.5` as 500; what is no number counts as wanted fully.
 fn read_quality(text: &[u8]) -> u16 {
     let (whole, fraction) = split_once(text, b'.').unwrap_or((text, b""));
@@ -107,8 +98,9 @@ fn read_quality(text: &[u8]) -> u16 {
     digit(0) * 100 + digit(1) * 10 + digit(2)
 }
 
-/// The parts between marks that stand outside quoted strings.
-fn split_unquoted(text: &[u8], mark: u8) -> impl Iterator<Item = &[u8]> {
+/// The parts between marks that stand outside quoted strings (RFC 9110 5.6.4). Where a quote is not closed, it goes to the
+/// end of the last part.
+pub(in crate::pure) fn split_unquoted(text: &[u8], mark: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let text = rest?;

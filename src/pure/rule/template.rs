@@ -4,9 +4,9 @@
 //! `{name}` is a capture of the rule, or one of [`BUILT_IN`]; `$1`, or `{1}` where a digit follows, is a group of its
 //! `path-regex`, `$0` all that it matched; `$$`, `{{` and `}}` are a dollar sign and braces.
 
-use super::compile::path_regex;
-use super::pattern::{PathPattern, is_capture_name};
-use super::{Predicates, Template, TemplatePart};
+use super::key::is_number;
+use super::pattern::is_capture_name;
+use super::{Template, TemplatePart};
 
 /// The names that every rule knows: the host as rules see it, the normalized path, the query as sent without its `?`,
 /// path and query together, the client's address, `http` or `https`, and the method. A capture of the same name hides them.
@@ -170,26 +170,6 @@ impl Template {
             TemplatePart::Capture(name) => Some(name.as_str()),
         })
     }
-
-    /// The first of its names that a rule with these predicates does not know.
-    pub fn unknown_name(&self, when: &Predicates) -> Option<&str> {
-        let known = capture_names(when);
-        self.names().find(|name| !BUILT_IN.contains(name) && !known.iter().any(|known| known == name))
-    }
-}
-
-/// The names that a rule with these predicates captures by: those of its patterns, and the numbers and names of the groups
-/// of its expressions.
-pub fn capture_names(when: &Predicates) -> Vec<String> {
-    let mut names = Vec::new();
-    for pattern in when.paths.iter().filter_map(|text| PathPattern::parse(text).ok()) {
-        names.extend(pattern.names().map(str::to_owned));
-    }
-    for expression in when.path_regexes.iter().filter_map(|text| path_regex(text).ok()) {
-        names.extend((0..expression.captures_len()).map(|number| number.to_string()));
-        names.extend(expression.capture_names().flatten().map(str::to_owned));
-    }
-    names
 }
 
 fn refuse_controls(text: &str) -> Result<(), TemplateError> {
@@ -197,10 +177,6 @@ fn refuse_controls(text: &str) -> Result<(), TemplateError> {
         Some(at) => Err(TemplateError { at, length: 1, problem: TemplateProblem::Control }),
         None => Ok(()),
     }
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -288,18 +264,5 @@ mod tests {
         ] {
             assert_eq!(Template::parse_location(bad).map_err(|error| error.problem), Err(problem), "{bad}");
         }
-    }
-
-    #[test]
-    fn names_that_no_predicate_captures_are_found() {
-        let when = Predicates {
-            paths: vec!["/{a}/{*b}".to_owned()],
-            path_regexes: vec!["^/(x)(?P<n>y)".to_owned()],
-            ..Predicates::default()
-        };
-        let unknown = |text| Template::parse(text).unwrap().unknown_name(&when).map(str::to_owned);
-        assert_eq!(unknown("{a}{b}{n}$0$1$2{host}{path}{query}{uri}{client}{scheme}{method}"), None);
-        assert_eq!(unknown("{a}{c}"), Some("c".to_owned()));
-        assert_eq!(unknown("$3"), Some("3".to_owned()));
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::pure::forwarding::{ClientConnection, ClientFraming, FieldEdits, push_response_head};
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::{HeadLimits, Parsed, Version};
-use crate::pure::h1::response::{ResponseHeadError, parse_response_head};
+use crate::pure::h1::response::parse_response_head;
 use crate::pure::head::{Fields, Known};
 use crate::pure::pool::Timeouts;
 use crate::pure::refusal::Refusal;
@@ -150,7 +150,8 @@ impl<'a> Channel<'a> {
                 Poll::Pending => return Ok(false),
             }
             if !server.buffer.has_room() && !server.buffer.grow_for_head(RESPONSE_HEAD.bytes) {
-                return Err(ResponseHeadError::TooLarge.into());
+                // One that is too large is refused before it fills that much.
+                return Err(Failure::NoMemory);
             }
             match server.stream.poll_fill(context, &mut server.buffer) {
                 Poll::Ready(Ok(1..)) => self.waits_for = None,

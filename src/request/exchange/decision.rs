@@ -18,7 +18,6 @@ use crate::request::buffers::Buffer;
 use crate::request::connection::Connection;
 use crate::request::exchange::failure::Failure;
 use crate::request::exchange::scratch::Scratch;
-use crate::request::worker::Worker;
 use crate::shared::counters::PoolRecord;
 
 /// What becomes of a request.
@@ -65,7 +64,7 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
     scratch.is_idempotent = matches!(seen.method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE");
     describe(connection, &seen, head.version, record);
     if listener.config.request_id {
-        identify(worker, &seen, &mut scratch.request_id, record);
+        identify(&seen, &mut scratch.request_id, record);
     }
     if connection.is_over_limit {
         return Err(Failure::TooManyConnections);
@@ -126,13 +125,45 @@ fn describe(connection: &Connection, seen: &Seen<'_>, version: Version, record: 
 }
 
 /// Keeps the request's own id, or makes one.
-fn identify(worker: &Worker, seen: &Seen<'_>, made: &mut String, record: &mut Record) {
+fn identify(seen: &Seen<'_>, made: &mut String, record: &mut Record) {
     if let Some(own) = seen.request_id() {
         record.set_request_id(own);
         return;
     }
-    let mut rng = worker.rng.borrow_mut();
-    // Into a string, writing can't fail.
-    let _ = write!(made, "{:016x}{:016x}", rng.next_u64(), rng.next_u64());
-    record.set_request_id(made.as_bytes());
+    make_id(made);
+    if !made.is_empty() {
+        record.set_request_id(made.as_bytes());
+    }
+}
+
+/// 128 random bits, of the kind that repeats in no worker and no process and tells nothing of the next. Without any of them
+/// a request has no id: better none than one that another has too.
+fn make_id(id: &mut String) {
+    let mut bits = [0; 16];
+    if aws_lc_rs::rand::fill(&mut bits).is_ok() {
+        // Into a string, writing can't fail.
+        let _ = write!(id, "{:032x}", u128::from_be_bytes(bits));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn made_ids_do_not_repeat_between_threads() {
+        let make = || {
+            (0..200)
+                .map(|_| {
+                    let mut id = String::new();
+                    make_id(&mut id);
+                    id
+                })
+                .collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(make)).collect();
+        let ids: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        assert!(ids.iter().all(|id| id.len() == 32));
+        assert_eq!(ids.iter().collect::<std::collections::HashSet<_>>().len(), 800);
+    }
 }

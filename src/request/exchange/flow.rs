@@ -206,6 +206,14 @@ impl Flow {
         self.is_ended && self.outgoing.is_empty()
     }
 
+    /// How many bytes of the body are still to come, as far as is known.
+    fn expected(&self) -> u64 {
+        match self.length {
+            BodyLength::Length(length) => length.saturating_sub(self.passed),
+            BodyLength::None | BodyLength::Chunked | BodyLength::UntilClose => 0,
+        }
+    }
+
     /// Whether nothing is on its way out.
     pub fn is_empty(&self) -> bool {
         self.outgoing.is_empty()
@@ -335,14 +343,14 @@ impl Flow {
                 self.stage(buffer, keep)?;
                 continue;
             }
-            buffer.grow_if_busy();
+            buffer.grow_if_busy(self.expected());
             match from.poll_fill(context, buffer) {
                 Poll::Ready(Ok(0)) if self.length == BodyLength::UntilClose => self.end(),
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::Truncated)),
                 Poll::Ready(Ok(_)) => self.moved = true,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::Read(error))),
                 Poll::Pending => {
-                    buffer.shrink();
+                    buffer.shrink_if_slow();
                     ready!(to.poll_flush(context)).map_err(FlowError::Write)?;
                     self.wait = Wait::Sender;
                     return Poll::Pending;

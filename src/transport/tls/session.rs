@@ -2,7 +2,10 @@
 //!
 //! rustls works on buffers that the caller lends. What can't go on at once is kept here: a record that has not come whole,
 //! plaintext that nobody has read yet, ciphertext that the socket did not take. Each is given back as soon as it is empty, so
-//! that an idle session owns none. It refuses to read and to write.
+//! that an idle session owns none. It refuses to read and to write, and to go on after an error.
+//!
+//! rustls remembers places in the bytes that it was lent last, and panics where they are gone: whenever it may look at
+//! bytes, it gets those that it has not discarded.
 
 use std::io;
 use std::sync::Arc;
@@ -29,6 +32,8 @@ pub(super) struct Session {
     pub(super) is_ended: bool,
     /// Whether we have said that nothing more comes from us.
     pub(super) has_said_end: bool,
+    /// What ended the session before its time. rustls must not be asked again then: it would look for bytes that are gone.
+    failure: Option<rustls::Error>,
 }
 
 impl std::fmt::Debug for Session {
@@ -92,6 +97,7 @@ impl Session {
             is_open: false,
             is_ended: false,
             has_said_end: false,
+            failure: None,
         })
     }
 
@@ -115,11 +121,27 @@ impl Session {
     ///
     /// # Errors
     /// [`rustls::Error`] where the client breaks the protocol; the session is over.
-    pub(super) fn receive(&mut self, input: &mut [u8], mut sink: impl FnMut(&[u8])) -> Result<(), rustls::Error> {
+    pub(super) fn receive(&mut self, input: &mut [u8], sink: impl FnMut(&[u8])) -> Result<(), rustls::Error> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
         let is_hello = !self.is_open && self.server_name.is_none();
         if is_hello {
             take_asked_name();
         }
+        let done = self.work_through(input, sink).inspect_err(|error| {
+            self.failure = Some(error.clone());
+            self.incoming = Vec::new();
+        })?;
+        self.incoming = input.get(done..).unwrap_or_default().to_vec();
+        if is_hello {
+            self.server_name = take_asked_name();
+        }
+        Ok(())
+    }
+
+    /// Works through ciphertext until more is needed, and gives how much of it is used up.
+    fn work_through(&mut self, input: &mut [u8], mut sink: impl FnMut(&[u8])) -> Result<usize, rustls::Error> {
         let mut done = 0;
         loop {
             let rest = input.get_mut(done..).unwrap_or_default();
@@ -143,29 +165,26 @@ impl Session {
                 // More has to come. Early data, the last kind there is, is never offered.
                 Ok(_) => is_through = true,
                 Err(error) => {
-                    self.push_alert();
+                    self.push_alert(input.get_mut(done + discard..).unwrap_or_default());
                     return Err(error);
                 }
             }
             done += discard;
             if is_through {
-                break;
+                return Ok(done);
             }
         }
-        self.incoming = input.get(done..).unwrap_or_default().to_vec();
-        if is_hello {
-            self.server_name = take_asked_name();
-        }
-        Ok(())
     }
 
-    /// What the client has to be told about an error.
+    /// What the client has to be told about an error, where `rest` of what it sent is not used up. rustls is asked only
+    /// while it has something to say: then it does not look at the bytes again.
     #[cold]
-    fn push_alert(&mut self) {
-        while let UnbufferedStatus { state: Ok(ConnectionState::EncodeTlsData(message)), .. } =
-            self.tls.process_tls_records(&mut [])
-        {
-            self.outgoing.push_message(message);
+    fn push_alert(&mut self, rest: &mut [u8]) {
+        while self.agreed().wants_write() {
+            match self.tls.process_tls_records(rest).state {
+                Ok(ConnectionState::EncodeTlsData(message)) => self.outgoing.push_message(message),
+                Ok(_) | Err(_) => return,
+            }
         }
     }
 
@@ -189,22 +208,47 @@ impl Session {
     fn produce(
         &mut self,
         out: &mut [u8],
-        make: impl FnOnce(&mut WriteTraffic<'_, ServerConnectionData>, &mut [u8]) -> io::Result<usize>,
+        make: impl Fn(&mut WriteTraffic<'_, ServerConnectionData>, &mut [u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
+        if let Some(failure) = &self.failure {
+            return Err(io::Error::other(failure.clone()));
+        }
         let mut used = 0;
         loop {
-            let UnbufferedStatus { state, .. } = self.tls.process_tls_records(&mut []);
+            let UnbufferedStatus { discard, state, .. } = self.tls.process_tls_records(&mut self.incoming);
             let room = out.get_mut(used..).unwrap_or_default();
-            match state.map_err(io::Error::other)? {
-                ConnectionState::WriteTraffic(mut traffic) => return Ok(used + make(&mut traffic, room)?),
-                // Messages of rustls that must go first.
-                ConnectionState::EncodeTlsData(mut message) => {
-                    used += message.encode(room).map_err(|error| io::Error::other(format!("{error:?}")))?;
+            let mut is_made = false;
+            let written = match state {
+                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+                    is_made = true;
+                    make(&mut traffic, room)
                 }
-                ConnectionState::TransmitTlsData(messages) => messages.done(),
-                ConnectionState::PeerClosed => self.is_ended = true,
-                _ => return Err(io::ErrorKind::BrokenPipe.into()),
+                // Messages of rustls that must go first.
+                Ok(ConnectionState::EncodeTlsData(mut message)) => {
+                    message.encode(room).map_err(|error| io::Error::other(format!("{error:?}")))
+                }
+                Ok(ConnectionState::TransmitTlsData(messages)) => {
+                    messages.done();
+                    Ok(0)
+                }
+                Ok(ConnectionState::PeerClosed) => {
+                    self.is_ended = true;
+                    Ok(0)
+                }
+                Ok(_) => Err(io::ErrorKind::BrokenPipe.into()),
+                Err(error) => {
+                    self.failure = Some(error.clone());
+                    Err(io::Error::other(error))
+                }
+            };
+            self.incoming.drain(..discard.min(self.incoming.len()));
+            used += written?;
+            if is_made {
+                return Ok(used);
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

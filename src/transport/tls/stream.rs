@@ -107,6 +107,9 @@ impl TlsStream {
             if self.session.is_open {
                 return Poll::Ready(Ok(()));
             }
+            if self.session.is_ended {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
             ready!(self.poll_receive(context, &mut ReadBuf::new(&mut [])))?;
         }
     }

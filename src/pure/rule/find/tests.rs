@@ -9,7 +9,7 @@ use super::*;
 use crate::base::id::{ListenerIndex, PoolIndex};
 use crate::pure::head::{Field, Fields, Known, Span};
 use crate::pure::rule::path::normalize_path;
-use crate::pure::rule::{Action, Changes, Cidr, Glob, HostPattern, Named, Predicates};
+use crate::pure::rule::{Action, Changes, Cidr, Glob, HostPattern, KeySource, Named, Predicates, Rule};
 
 /// The fields of a request, with their bytes.
 #[derive(Clone, Debug)]
@@ -204,6 +204,10 @@ fn what_a_path_last_answered_with_is_wanted_only_where_nothing_else_tells() {
     assert!(set.wants_learned_type(&nothing.view("GET", "a.test", "/a")));
     assert!(!set.wants_learned_type(&nothing.view("GET", "a.test", "/a.png")));
     assert!(!set.wants_learned_type(&accept.view("GET", "a.test", "/a")));
+    let key = Some(KeySource::MediaType);
+    let split =
+        Rule { action: Action::Split { key, arms: vec![(PoolIndex(0), 1)] }, ..rule("r", Predicates::default()) };
+    assert!(RuleSet::compile(vec![Arc::new(split)]).unwrap().wants_learned_type(&nothing.view("GET", "a.test", "/a")));
     let other = by_paths(&["/a"]);
     assert!(!other.uses_learned_types() && !other.wants_learned_type(&nothing.view("GET", "a.test", "/a")));
 }
