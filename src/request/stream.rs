@@ -64,6 +64,18 @@ fn poll_fill<S: AsyncRead + Unpin>(
     }
 }
 
+nix::ioctl_read_bad!(
+    /// Bytes in a socket's output queue, sent or not, that the other side has not acknowledged (tcp(7), `SIOCOUTQ`).
+    read_output_queue, nix::libc::TIOCOUTQ, nix::libc::c_int);
+
+fn unacknowledged(tcp: &TcpStream) -> Option<usize> {
+    use std::os::fd::AsRawFd;
+    let mut bytes = 0;
+    // SAFETY: the descriptor is open as long as `tcp` is, and the system writes one number to where `bytes` is.
+    unsafe { read_output_queue(tcp.as_raw_fd(), &raw mut bytes) }.ok()?;
+    usize::try_from(bytes).ok()
+}
+
 /// Up to this size a write is tried before the runtime is asked whether it can succeed: it nearly always does.
 const TRY_MAX: usize = 16 * 1024;
 
@@ -139,6 +151,11 @@ impl ClientStream {
             Self::Plain(stream) => stream.poll_read_ready(context),
             Self::Tls(stream) => stream.poll_readable(context),
         }
+    }
+
+    /// Bytes that the system holds for the client and that it has not acknowledged.
+    pub fn unacknowledged(&self) -> Option<usize> {
+        unacknowledged(self.tcp())
     }
 
     /// The TLS version, where the client speaks TLS.

@@ -23,6 +23,8 @@ pub enum TunnelEnd {
     Broken,
     /// No byte moved for too long.
     TimedOut,
+    /// The process ends, and waits no longer.
+    Stopped,
 }
 
 impl TunnelEnd {
@@ -32,6 +34,7 @@ impl TunnelEnd {
             Self::Ended => None,
             Self::Broken => Some("tunnel-broken"),
             Self::TimedOut => Some("tunnel-timeout"),
+            Self::Stopped => Some("stopped"),
         }
     }
 
@@ -39,7 +42,7 @@ impl TunnelEnd {
     pub const fn next(self) -> Next {
         match self {
             Self::Ended => Next::Drop,
-            Self::Broken | Self::TimedOut => Next::Abort,
+            Self::Broken | Self::TimedOut | Self::Stopped => Next::Abort,
         }
     }
 }
@@ -89,7 +92,11 @@ pub async fn carry(channel: &mut Channel<'_>, grant: &Grant, patience: Duration)
 }
 
 fn end_by(error: &io::Error) -> TunnelEnd {
-    if error.kind() == io::ErrorKind::TimedOut { TunnelEnd::TimedOut } else { TunnelEnd::Broken }
+    match error.kind() {
+        io::ErrorKind::TimedOut => TunnelEnd::TimedOut,
+        io::ErrorKind::Interrupted => TunnelEnd::Stopped,
+        _ => TunnelEnd::Broken,
+    }
 }
 
 struct Tunnel<'c> {
@@ -108,6 +115,9 @@ impl Tunnel<'_> {
 
     /// Times out where no byte has moved for too long.
     fn poll_deadline(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        if self.connection.worker.is_stopping() {
+            return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
+        }
         if self.connection.deadline.poll_expired(context) {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }

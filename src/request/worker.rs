@@ -36,6 +36,8 @@ use crate::shared::snapshot::SnapshotStore;
 const SWEEP: Duration = Duration::from_millis(250);
 /// Connections that keep their memory between two requests: 2 MiB of buffers.
 const WARM_MAX: usize = 128;
+/// How long the exchanges that are ended have to say so.
+const STOPPING: Duration = Duration::from_millis(200);
 /// Exchanges whose scratch memory is kept for the next.
 const SCRATCH_MAX: usize = 256;
 
@@ -56,6 +58,7 @@ pub struct Worker {
     pub log: RefCell<Option<WorkerLog>>,
     deadlines: Rc<Deadlines>,
     is_draining: Cell<bool>,
+    is_stopping: Cell<bool>,
     warm: Cell<usize>,
     date: RefCell<HttpDate>,
     #[expect(clippy::vec_box, reason = "it changes hands with every exchange, and is far larger than a pointer")]
@@ -95,6 +98,11 @@ impl Worker {
     /// Whether no further request is to be taken.
     pub fn is_draining(&self) -> bool {
         self.is_draining.get()
+    }
+
+    /// Whether what is in flight is to end now, accounted for.
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.get()
     }
 
     /// Scratch memory for an exchange.
@@ -148,6 +156,7 @@ impl Worker {
             log: RefCell::new(log),
             deadlines: Rc::default(),
             is_draining: Cell::new(false),
+            is_stopping: Cell::new(false),
             warm: Cell::default(),
             scratch: RefCell::default(),
             connections: RefCell::default(),
@@ -157,6 +166,13 @@ impl Worker {
         support.spawn_local(Rc::clone(&worker.deadlines).drive());
         support.spawn_local(Rc::clone(&worker).sweep());
         worker
+    }
+
+    fn stop(&self) {
+        self.is_stopping.set(true);
+        for deadline in self.connections.borrow().values() {
+            deadline.nudge();
+        }
     }
 
     fn drain(&self) {
@@ -340,10 +356,21 @@ impl Duty {
         self.worker.drain();
         while self.is_busy() {
             tokio::select! {
-                order = self.inbox.recv() => if matches!(order, Some(Order::Stop) | None) { return Ok(()) },
+                order = self.inbox.recv() => if matches!(order, Some(Order::Stop) | None) {
+                    self.worker.stop();
+                    // What is cut off here is still logged, and answered where it can be.
+                    return tokio::time::timeout(STOPPING, self.ended()).await.unwrap_or(Ok(()));
+                },
                 Some(ended) = self.support.join_next() => ended?,
                 () = tokio::time::sleep(Duration::from_millis(10)) => {}
             }
+        }
+        Ok(())
+    }
+
+    async fn ended(&mut self) -> Result<(), JoinError> {
+        while !self.worker.connections.borrow().is_empty() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
         Ok(())
     }

@@ -102,8 +102,19 @@ impl LogThread {
     }
 }
 
+/// Opens the file without waiting: a pipe that nobody reads is an error, not a start that never ends.
 fn open(file: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(FILE_MODE).open(file)
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    let opened = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(FILE_MODE)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(file)?;
+    // Written to by a thread of its own, which may wait.
+    let flags = OFlag::from_bits_truncate(fcntl(&opened, FcntlArg::F_GETFL)?);
+    fcntl(&opened, FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK))?;
+    Ok(opened)
 }
 
 /// What the handle and the thread share; workers have their queues only.

@@ -70,6 +70,8 @@ pub struct Channel<'a> {
     has_passed_continue: bool,
     interim: u32,
     waits_for: Option<Side>,
+    /// What the client had not acknowledged when the wait for it began.
+    unacknowledged: Option<usize>,
 }
 
 impl<'a> Channel<'a> {
@@ -87,6 +89,7 @@ impl<'a> Channel<'a> {
             has_passed_continue: false,
             interim: 0,
             waits_for: None,
+            unacknowledged: None,
         }
     }
 
@@ -110,6 +113,9 @@ impl<'a> Channel<'a> {
 
     /// Notices that the client went away while no server is on yet. What has come of its body by then waits in its buffer.
     pub fn poll_client_gone(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
+        if self.connection.worker.is_stopping() {
+            return Poll::Ready(Failure::Stopped);
+        }
         self.read_ahead(context).map_or_else(Poll::Ready, |()| Poll::Pending)
     }
 
@@ -375,7 +381,11 @@ impl<'a> Channel<'a> {
     /// are waited for: a server need not answer before it has the whole request.
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
         let Scratch { upload, download, .. } = &mut *self.scratch;
-        let is_client = download.wait() == Wait::Receiver || (upload.wait() == Wait::Sender && !self.is_upload_broken);
+        if self.connection.worker.is_stopping() {
+            return Poll::Ready(Failure::Stopped);
+        }
+        let reads_slowly = download.wait() == Wait::Receiver;
+        let is_client = reads_slowly || (upload.wait() == Wait::Sender && !self.is_upload_broken);
         let side = if is_client { Side::Client } else { Side::Server };
         let moved = upload.take_moved() | download.take_moved();
         let deadline = &self.connection.deadline;
@@ -386,9 +396,22 @@ impl<'a> Channel<'a> {
                 Side::Server => self.timeouts.response,
             };
             deadline.set(self.connection.worker.now() + patience);
+            self.unacknowledged = if reads_slowly { self.connection.stream.unacknowledged() } else { None };
         }
         if !deadline.poll_expired(context) {
             return Poll::Pending;
+        }
+        // The system says that there is room for more only when much of what it holds has gone: a client that reads slowly
+        // but does read shows it in what it has acknowledged.
+        let left = if reads_slowly { self.connection.stream.unacknowledged() } else { None };
+        if let (Some(now), Some(before)) = (left, self.unacknowledged)
+            && now < before
+        {
+            self.unacknowledged = left;
+            deadline.set(self.connection.worker.now() + self.connection.listener.config.limits.idle_timeout);
+            if !deadline.poll_expired(context) {
+                return Poll::Pending;
+            }
         }
         Poll::Ready(match side {
             Side::Client => Failure::ClientTimeout,

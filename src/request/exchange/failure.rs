@@ -43,6 +43,9 @@ pub enum Failure {
     /// The server did not answer in time.
     #[error("the server did not answer in time")]
     ResponseTimeout,
+    /// The process ends, and waits no longer.
+    #[error("the process ends")]
+    Stopped,
     /// The server's answer is not HTTP.
     #[error("the server's answer is malformed: {0}")]
     Response(#[from] ResponseHeadError),
@@ -72,7 +75,7 @@ impl Failure {
             Self::HeadTimeout | Self::ClientTimeout => 408,
             Self::TooManyConnections => 429,
             Self::ClientGone => 499,
-            Self::NoMemory => 503,
+            Self::NoMemory | Self::Stopped => 503,
             Self::Connect(DialError::TimedOut) | Self::ResponseTimeout => 504,
             Self::Connect(_)
             | Self::Reset { .. }
@@ -93,6 +96,7 @@ impl Failure {
             Self::ClientGone => "client-gone",
             Self::TooManyConnections => "connections-per-client",
             Self::NoMemory => "no-memory",
+            Self::Stopped => "stopped",
             Self::Connect(DialError::TimedOut) => "connect-timeout",
             Self::Connect(DialError::Refused) => "connect-refused",
             Self::Connect(DialError::Unreachable(_) | DialError::Unsupported) => "connect-unreachable",
@@ -113,7 +117,7 @@ impl Failure {
             Self::HeadTimeout | Self::ClientTimeout | Self::Body | Self::ClientGone | Self::TooManyConnections => {
                 Blame::Client
             }
-            Self::NoMemory => Blame::Us,
+            Self::NoMemory | Self::Stopped => Blame::Us,
             Self::Connect(error) => error.blame(),
             Self::Reset { .. }
             | Self::ResponseTimeout

@@ -149,6 +149,10 @@ fn belongs(key: &Arc<dyn SigningKey>, certificate: Option<&CertificateDer<'stati
 
 fn read_file(file: &Path) -> Result<Vec<u8>, CertificateError> {
     let unreadable = |source| CertificateError::Unreadable { file: file.to_owned(), source };
+    // To open a pipe would wait for somebody to write to it.
+    if !std::fs::metadata(file).map_err(unreadable)?.is_file() {
+        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "it is no ordinary file")));
+    }
     let mut bytes = Vec::new();
     File::open(file).map_err(unreadable)?.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > FILE_MAX {
