@@ -33,6 +33,11 @@ impl FieldEdits {
         self.added.clear();
     }
 
+    /// Gives memory beyond `spare` bytes back.
+    pub fn shrink_to(&mut self, spare: usize) {
+        self.added.shrink_to(spare);
+    }
+
     /// Whether nothing changes.
     pub const fn is_empty(&self) -> bool {
         self.rule.is_none()
