@@ -46,7 +46,8 @@ fn for_parameter(element: &str) -> Option<&str> {
     })
 }
 
-fn parse_node(text: &str) -> Option<IpAddr> {
+/// The address of a node: with or without brackets and port, IPv4 in IPv6 unwrapped.
+pub(super) fn parse_node(text: &str) -> Option<IpAddr> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(address.to_canonical());
     }
