@@ -3,10 +3,13 @@
 //! Field lines that stay are copied in runs, byte for byte, so that order, case and spacing are the sender's. It refuses to
 //! decide: trust, rules and framing come in as arguments.
 
+mod chain;
+
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use self::chain::Hop;
 use crate::pure::config::Listener;
 use crate::pure::h1::authority::parse_authority;
 use crate::pure::h1::body::BodyLength;
@@ -31,6 +34,11 @@ impl FieldEdits {
     pub fn clear(&mut self) {
         self.rule = None;
         self.added.clear();
+    }
+
+    /// Gives memory beyond `spare` bytes back.
+    pub fn shrink_to(&mut self, spare: usize) {
+        self.added.shrink_to(spare);
     }
 
     /// Whether nothing changes.
@@ -212,7 +220,6 @@ fn push_request_line(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
 fn push_forwarding_fields(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
     let ForwardedRequest { head, bytes, origin, edits, .. } = *request;
     let fields = Fields { bytes, list: &head.fields };
-    let had = |known: Known| origin.is_trusted && head.fields.iter().any(|field| field.known == known);
     let host = head.authority.of(bytes);
     let proto: &[u8] = if origin.is_tls { b"https" } else { b"http" };
     let peer = AddressText::of(origin.peer.ip());
@@ -221,12 +228,60 @@ fn push_forwarding_fields(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
         push_usual_fields(out, &origin, &peer, host, head.version);
         return;
     }
-    if !edits.removes(b"x-forwarded-for") {
+    let spoken = Spoken::by(&origin, &head.fields);
+    push_x_forwarded(out, request, &peer, proto, spoken);
+    if !edits.removes(b"forwarded") {
+        let ours = Hop { peer: &peer, host, proto };
+        let start = out.len();
+        if spoken == Spoken::XForwarded {
+            if chain::push_forwarded(out, fields, ours).is_none() {
+                out.truncate(start);
+            }
+        } else {
+            out.extend_from_slice(b"Forwarded: ");
+            if origin.is_trusted {
+                push_list(out, fields.known(Known::Forwarded));
+            }
+            push_element(out, &ours);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+    if origin.via && !edits.removes(b"via") {
+        push_via(out, head.version);
+    }
+}
+
+/// The `X-Forwarded-*` fields. Where the proxy before us speaks `Forwarded` alone and no list can be made of it, there are
+/// none: ours alone would contradict it.
+fn push_x_forwarded(
+    out: &mut Vec<u8>,
+    request: &ForwardedRequest<'_>,
+    peer: &AddressText,
+    proto: &[u8],
+    spoken: Spoken,
+) {
+    let ForwardedRequest { head, bytes, origin, edits, .. } = *request;
+    let fields = Fields { bytes, list: &head.fields };
+    let had = |known: Known| origin.is_trusted && head.fields.iter().any(|field| field.known == known);
+    let (mut host, mut proto) = (head.authority.of(bytes), proto);
+    let start = out.len();
+    if spoken == Spoken::Forwarded {
+        if chain::push_for_list(out, fields, peer).is_none() {
+            out.truncate(start);
+            return;
+        }
+        let (first_proto, first_host) = chain::first_claims(fields);
+        proto = if first_proto.is_empty() { proto } else { first_proto };
+        host = if first_host.is_empty() { host } else { first_host };
+    } else {
         out.extend_from_slice(b"X-Forwarded-For: ");
         if origin.is_trusted {
             push_list(out, fields.known(Known::XForwardedFor));
         }
         push_line(out, b"", peer.bytes());
+    }
+    if edits.removes(b"x-forwarded-for") {
+        out.truncate(start);
     }
     if !had(Known::XForwardedProto) && !edits.removes(b"x-forwarded-proto") {
         push_line(out, b"X-Forwarded-Proto: ", proto);
@@ -239,15 +294,28 @@ fn push_forwarding_fields(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
         push_decimal(out, u64::from(origin.local.port()));
         out.extend_from_slice(b"\r\n");
     }
-    if !edits.removes(b"forwarded") {
-        out.extend_from_slice(b"Forwarded: ");
-        if origin.is_trusted {
-            push_list(out, fields.known(Known::Forwarded));
+}
+
+/// In which fields a proxy that is believed says where a request came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spoken {
+    /// In none, or in both: each is continued as it is.
+    NoneOrBoth,
+    /// In `X-Forwarded-For`, `-Host` or `-Proto` alone.
+    XForwarded,
+    /// In `Forwarded`, and no `X-Forwarded-For`.
+    Forwarded,
+}
+
+impl Spoken {
+    fn by(origin: &Origin, fields: &[Field]) -> Self {
+        let has = |known: Known| origin.is_trusted && fields.iter().any(|field| field.known == known);
+        let has_list = has(Known::XForwardedFor);
+        match (has_list || has(Known::XForwardedProto) || has(Known::XForwardedHost), has(Known::Forwarded)) {
+            (true, false) => Self::XForwarded,
+            (_, true) if !has_list => Self::Forwarded,
+            (false, _) | (true, true) => Self::NoneOrBoth,
         }
-        push_forwarded_element(out, &peer, host, proto);
-    }
-    if origin.via && !edits.removes(b"via") {
-        push_via(out, head.version);
     }
 }
 
@@ -290,13 +358,15 @@ fn push_via(out: &mut Vec<u8>, version: Version) {
     });
 }
 
-/// One element of `Forwarded` (RFC 7239 4) and the end of its line. An IPv6 address and a host with a port are quoted.
-fn push_forwarded_element(out: &mut Vec<u8>, peer: &AddressText, host: &[u8], proto: &[u8]) {
-    let (before, after): (&[u8], &[u8]) = if peer.is_v6 { (b"for=\"[", b"]\"") } else { (b"for=", b"") };
-    if host.is_empty() {
-        push_all(out, [before, peer.bytes(), after, b";proto=", proto, b"\r\n"]);
-    } else {
-        push_all(out, [before, peer.bytes(), after, b";host=\"", host, b"\";proto=", proto, b"\r\n"]);
+/// One element of `Forwarded` (RFC 7239 4). An IPv6 address and a host with a port are quoted.
+fn push_element(out: &mut Vec<u8>, hop: &Hop<'_>) {
+    let (before, after): (&[u8], &[u8]) = if hop.peer.is_v6 { (b"for=\"[", b"]\"") } else { (b"for=", b"") };
+    push_all(out, [before, hop.peer.bytes(), after]);
+    if !hop.host.is_empty() {
+        push_all(out, [b";host=\"", hop.host, b"\""]);
+    }
+    if !hop.proto.is_empty() {
+        push_all(out, [b";proto=", hop.proto]);
     }
 }
 

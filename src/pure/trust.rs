@@ -86,7 +86,8 @@ fn unquoted(value: &[u8]) -> Option<&[u8]> {
     (end + 1 == rest.len()).then(|| rest.get(..end))?
 }
 
-fn parse_node(node: &[u8]) -> Option<IpAddr> {
+/// The address of a node: with or without brackets and port, IPv4 in IPv6 unwrapped.
+pub(super) fn parse_node(node: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(node).ok()?;
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(address.to_canonical());

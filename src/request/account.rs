@@ -86,6 +86,11 @@ impl Record {
         *self = Self { copies, ..Self::default() };
     }
 
+    /// Gives memory beyond `spare` bytes back.
+    pub fn shrink_to(&mut self, spare: usize) {
+        self.copies.bytes.shrink_to(spare);
+    }
+
     /// A head begins to come.
     pub fn begin(&mut self, now: Timestamp, is_logged: bool) {
         self.started = now;

@@ -116,6 +116,7 @@ impl Worker {
         if kept.len() < SCRATCH_MAX {
             scratch.clear();
             scratch.request.clear();
+            scratch.shrink();
             kept.push(scratch);
         }
     }

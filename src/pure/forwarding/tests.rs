@@ -63,6 +63,57 @@ fn a_trusted_proxys_fields_are_appended_to() {
     );
 }
 
+/// The lines on where a request came from that a server gets of `lines` from a trusted proxy.
+fn told(lines: &str) -> Vec<String> {
+    let head = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{lines}\r\n");
+    let sent = forwarded(&head, origin("127.0.0.1", true, false));
+    let is_told = |line: &&str| line.starts_with("X-Forwarded-") || line.starts_with("Forwarded");
+    sent.lines().filter(is_told).filter(|line| !line.starts_with("X-Forwarded-Port")).map(str::to_owned).collect()
+}
+
+#[test]
+fn what_a_trusted_proxy_says_in_one_family_is_told_in_the_other() {
+    assert_eq!(
+        told("X-Forwarded-For: 8.8.8.8\r\nX-Forwarded-Proto: https\r\n"),
+        [
+            "X-Forwarded-Proto: https",
+            "X-Forwarded-For: 8.8.8.8, 127.0.0.1",
+            "X-Forwarded-Host: a.test",
+            "Forwarded: for=8.8.8.8;proto=https, for=127.0.0.1;host=\"a.test\";proto=http",
+        ]
+    );
+    assert_eq!(
+        told("X-Forwarded-For: [2001:db8::1]:80, 8.8.8.8:99\r\nX-Forwarded-Host: b.test:8\r\n").last().unwrap(),
+        "Forwarded: for=\"[2001:db8::1]\";host=\"b.test:8\", for=8.8.8.8, for=127.0.0.1;host=\"a.test\";proto=http"
+    );
+    // Without an address before it, ours is the first element.
+    assert_eq!(
+        told("X-Forwarded-Proto: https\r\n").last().unwrap(),
+        "Forwarded: for=127.0.0.1;host=\"a.test\";proto=https"
+    );
+    let line = "For=\"[2001:db8::1]:80\";Proto=https;host=\"b.test:8\", for=8.8.8.8";
+    assert_eq!(
+        told(&format!("Forwarded: {line}\r\n")),
+        [
+            "X-Forwarded-For: 2001:db8::1, 8.8.8.8, 127.0.0.1".to_owned(),
+            "X-Forwarded-Proto: https".to_owned(),
+            "X-Forwarded-Host: b.test:8".to_owned(),
+            format!("Forwarded: {line}, for=127.0.0.1;host=\"a.test\";proto=http"),
+        ]
+    );
+}
+
+#[test]
+fn what_cannot_be_told_in_the_other_family_is_not_contradicted_there() {
+    for lines in ["X-Forwarded-For: 8.8.8.8, unknown", "X-Forwarded-Proto: a b", "X-Forwarded-Host: a\"b"] {
+        assert!(told(&format!("{lines}\r\n")).iter().all(|line| !line.starts_with("Forwarded")), "{lines}");
+    }
+    for value in ["for=_hidden", "proto=https", "for=\"8.8.8.8", "for=8.8.8.8, by=1.1.1.1", "for=\"8.8.8.\\8\""] {
+        let lines = told(&format!("Forwarded: {value}\r\n"));
+        assert_eq!(lines, [format!("Forwarded: {value}, for=127.0.0.1;host=\"a.test\";proto=http")]);
+    }
+}
+
 /// A trusted peer that says nothing goes the general way and must get what a stranger gets by the usual one.
 #[test]
 fn the_usual_fields_are_those_of_the_general_way() {

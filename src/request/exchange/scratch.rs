@@ -5,6 +5,7 @@ use crate::pure::decision::Changed;
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::RequestHead;
 use crate::pure::h1::response::ResponseHead;
+use crate::pure::head::Field;
 use crate::pure::pool::RETRY_BODY_MAX;
 use crate::pure::refusal::Refusal;
 use crate::pure::rule::captures::Captures;
@@ -97,6 +98,26 @@ impl Scratch {
         self.request_id.clear();
     }
 
+    /// Gives back, after [`Self::clear`], what a large head has left behind. What else there is grows with the rules alone.
+    pub fn shrink(&mut self) {
+        let Learning { host, path, known, .. } = &mut self.learning;
+        for text in [&mut self.path, host, path, known] {
+            text.clear();
+            text.shrink_to(SPARE);
+        }
+        let fields = SPARE / size_of::<Field>();
+        self.request.fields.shrink_to(fields);
+        if self.response.fields.capacity() > fields {
+            self.response.clear();
+            self.response.fields.shrink_to(fields);
+        }
+        self.changed.target.shrink_to(SPARE);
+        self.changed.request.shrink_to(SPARE);
+        self.changed.response.shrink_to(SPARE);
+        self.record.shrink_to(SPARE);
+        self.upgrade.shrink_to(SPARE);
+    }
+
     /// Puts the head and what has come of the body on their way, so that they leave in one write.
     ///
     /// # Errors
@@ -183,7 +204,20 @@ mod tests {
         let grant = pool.try_grant().unwrap();
         scratch.upload.rewind(&mut grant.buffer(), &scratch.forwarded, scratch.kept.bytes());
         assert_eq!(scratch.upload.head().len(), 120_000);
+        let text = "x".repeat(60_000);
+        scratch.path.push_str(&text);
+        scratch.changed.target.extend_from_slice(text.as_bytes());
+        scratch.learning.begin("a", &text);
+        scratch.record.set_request_id(text.as_bytes());
+        scratch.response.fields.reserve(10_000);
+        scratch.request.fields.reserve(10_000);
         scratch.clear();
+        scratch.request.clear();
+        scratch.shrink();
+        let fields = [&scratch.request.fields, &scratch.response.fields];
+        assert!(fields.iter().all(|fields| fields.capacity() * size_of::<Field>() <= SPARE));
+        let (path, learned) = (scratch.path.capacity(), scratch.learning.path.capacity());
+        assert!(path <= SPARE && learned <= SPARE && scratch.changed.target.capacity() <= SPARE);
         let left = [scratch.forwarded.capacity(), scratch.kept.bytes.capacity(), scratch.upload.head().capacity()];
         assert!(left.iter().all(|capacity| *capacity <= SPARE), "{left:?}");
     }
