@@ -1,7 +1,7 @@
 //! The end of every exchange: the access log's record. What it needs of the head is copied while the head is there, and only
 //! where there is a log.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,21 @@ use crate::pure::head::Span;
 use crate::pure::pool::{Pool, Server};
 use crate::pure::rule::Rule;
 use crate::request::access_log::AccessRecord;
-use crate::request::connection::Connection;
+use crate::request::listener::Listener;
+use crate::request::worker::Worker;
+
+/// Where a request came from, as far as a log line shows it.
+#[derive(Debug)]
+pub struct Source<'a> {
+    /// The worker whose log it is.
+    pub worker: &'a Worker,
+    /// The listener.
+    pub listener: &'a Listener,
+    /// The other end.
+    pub peer: SocketAddr,
+    /// The TLS version.
+    pub tls: Option<&'static str>,
+}
 
 /// The parts of a head that a log line shows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,6 +73,7 @@ pub struct Record {
     client: Option<IpAddr>,
     is_http10: bool,
     is_logged: bool,
+    is_open: bool,
     rule: Option<Arc<Rule>>,
     pool: Option<Arc<Pool>>,
     server: Option<Arc<Server>>,
@@ -95,6 +110,16 @@ impl Record {
     pub fn begin(&mut self, now: Timestamp, is_logged: bool) {
         self.started = now;
         self.is_logged = is_logged;
+    }
+
+    /// There is a request to account for.
+    pub fn open(&mut self) {
+        self.is_open = true;
+    }
+
+    /// Whether a request has not been accounted for yet.
+    pub fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// Whether anybody will read this.
@@ -164,10 +189,12 @@ impl Record {
     }
 
     /// Writes the record, where there is a log.
-    pub fn settle(&self, connection: &Connection, bytes_in: u64, bytes_out: u64) {
-        let Some(log) = &mut *connection.worker.log.borrow_mut() else { return };
-        let listener = &connection.listener;
-        let client = self.client.unwrap_or_else(|| connection.peer.ip().to_canonical());
+    pub fn settle(&mut self, source: &Source<'_>, bytes_in: u64, bytes_out: u64) {
+        self.is_open = false;
+        // A panic may have come from within the log.
+        let Ok(mut log) = source.worker.log.try_borrow_mut() else { return };
+        let Some(log) = &mut *log else { return };
+        let client = self.client.unwrap_or_else(|| source.peer.ip().to_canonical());
         let bytes = self.copies.bytes.as_slice();
         log.record(&AccessRecord {
             protocol: if self.is_http10 { "HTTP/1.0" } else { "HTTP/1.1" },
@@ -189,8 +216,8 @@ impl Record {
             server: self.server.as_ref().map(|server| server.id.server.as_ref()),
             attempts: self.attempts,
             reason: self.reason,
-            tls: connection.stream.tls_version(),
-            ..AccessRecord::new(self.started, client, &listener.name)
+            tls: source.tls,
+            ..AccessRecord::new(self.started, client, &source.listener.name)
         });
     }
 }

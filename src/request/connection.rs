@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 
 use crate::base::time::Timestamp;
 use crate::pure::h1::request::RequestHead;
+use crate::request::account::Source;
 use crate::request::deadlines::Deadline;
 use crate::request::exchange;
 use crate::request::listener::Listener;
@@ -72,6 +73,11 @@ pub enum Next {
 }
 
 impl Connection {
+    /// Where its requests come from.
+    pub fn source(&self) -> Source<'_> {
+        Source { worker: &self.worker, listener: &self.listener, peer: self.peer, tls: self.stream.tls_version() }
+    }
+
     /// Whether the connection may be kept after the request of this head.
     pub fn may_keep(&self, head: &RequestHead) -> bool {
         let max = self.listener.config.limits.requests_per_connection_max;

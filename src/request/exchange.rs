@@ -14,7 +14,9 @@ pub mod scratch;
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -26,6 +28,7 @@ use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::Version;
 use crate::pure::refusal::Refusal;
 use crate::pure::rule::{Action, Rule};
+use crate::request::account::Source;
 use crate::request::buffers::{Buffer, Grant};
 use crate::request::connection::{Connection, Next};
 use crate::request::exchange::answer::OwnAnswer;
@@ -35,8 +38,10 @@ use crate::request::exchange::decision::{Decision, Forward};
 use crate::request::exchange::failure::Failure;
 use crate::request::exchange::head::HeadRead;
 use crate::request::exchange::scratch::Scratch;
+use crate::request::listener::Listener;
 use crate::request::stream::{ClientStream, Stream as _};
 use crate::request::tunnel;
+use crate::request::worker::Worker;
 
 /// How long a connection may keep its buffer and its exchange's memory for the next request: to give all back and take it
 /// again costs a busy connection a tenth of its request.
@@ -44,12 +49,12 @@ const WARM: Duration = Duration::from_millis(500);
 
 /// Serves the request that has begun to arrive, and those behind it that came with it.
 pub async fn serve(connection: &mut Connection) -> Next {
-    let worker = Rc::clone(&connection.worker);
     let Some(grant) = admit(connection).await else { return Box::pin(turn_away(connection)).await };
     let mut buffer = grant.buffer();
-    let mut scratch = worker.take_scratch();
+    let mut held = Held::new(connection);
     let next = loop {
-        let next = exchange(connection, &grant, &mut buffer, &mut scratch).await;
+        let Some(scratch) = &mut held.scratch else { break Next::Close };
+        let next = exchange(connection, &grant, &mut buffer, scratch).await;
         if next != Next::Idle {
             break next;
         }
@@ -60,8 +65,44 @@ pub async fn serve(connection: &mut Connection) -> Next {
             break end;
         }
     };
-    worker.put_scratch(scratch);
     next
+}
+
+/// Scratch memory while it is used, which then goes back to the worker. An exchange that is cut off in its middle, by a
+/// panic or with its worker, is accounted for here.
+struct Held {
+    scratch: Option<Box<Scratch>>,
+    worker: Rc<Worker>,
+    listener: Arc<Listener>,
+    peer: SocketAddr,
+    tls: Option<&'static str>,
+}
+
+impl Held {
+    fn new(connection: &Connection) -> Self {
+        Self {
+            scratch: Some(connection.worker.take_scratch()),
+            worker: Rc::clone(&connection.worker),
+            listener: Arc::clone(&connection.listener),
+            peer: connection.peer,
+            tls: connection.stream.tls_version(),
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Some(mut scratch) = self.scratch.take() else { return };
+        if scratch.record.is_open() {
+            let is_panic = std::thread::panicking();
+            scratch.record.reason = Some(if is_panic { "panic" } else { "stopped" });
+            let source = Source { worker: &self.worker, listener: &self.listener, peer: self.peer, tls: self.tls };
+            scratch.record.settle(&source, scratch.upload.passed(), scratch.download.passed());
+            // What a panic left of it is not to be trusted.
+            return;
+        }
+        self.worker.put_scratch(scratch);
+    }
 }
 
 /// Waits a moment for the next request with everything still in hand, where few connections do. `None`: it has begun to
@@ -116,7 +157,7 @@ async fn turn_away(connection: &mut Connection) -> Next {
     scratch.record.reason = Some(Failure::NoMemory.reason());
     let reply = Reply { status: Failure::NoMemory.status(), is_redirect: false, is_refusal: true, body: "" };
     let next = answer(connection, &mut worker.buffers.empty_buffer(), &mut scratch, reply).await;
-    scratch.record.settle(connection, 0, 0);
+    scratch.record.settle(&connection.source(), 0, 0);
     worker.put_scratch(scratch);
     next
 }
@@ -140,6 +181,7 @@ async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffe
         Ok(HeadRead::Whole) | Err(_) => {}
     }
     connection.requests = connection.requests.saturating_add(1);
+    scratch.record.open();
     let result = match read {
         Ok(_) => handle(connection, grant, buffer, scratch).await,
         Err(failure) => Err(failure),
@@ -148,7 +190,7 @@ async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffe
         Ok(next) => next,
         Err(failure) => fail(connection, buffer, scratch, failure).await,
     };
-    scratch.record.settle(connection, scratch.upload.passed(), scratch.download.passed());
+    scratch.record.settle(&connection.source(), scratch.upload.passed(), scratch.download.passed());
     next
 }
 
