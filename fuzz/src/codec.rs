@@ -101,9 +101,10 @@ fn effective_authority<'b>(input: &'b [u8], head: &RequestHead) -> &'b [u8] {
 /// The head as a proxy passes it on.
 fn forward_request(input: &[u8], head: &RequestHead) -> Vec<u8> {
     let path = head.path_and_query.of(input);
-    let path = if path.is_empty() { b"/" } else { path };
-    assert!(path.starts_with(b"/") || path == b"*");
-    let mut out = [head.method.of(input), b" ", path, b" HTTP/1.1\r\n"].concat();
+    // An absolute target may have no path, and a query all the same.
+    let slash: &[u8] = if path.starts_with(b"/") || path == b"*" { b"" } else { b"/" };
+    assert!(slash.is_empty() || (head.form == Some(TargetForm::Absolute) && matches!(path, [] | [b'?', ..])));
+    let mut out = [head.method.of(input), b" ", slash, path, b" HTTP/1.1\r\n"].concat();
     push_field(&mut out, b"Host", effective_authority(input, head));
     if head.body == BodyLength::Chunked {
         push_field(&mut out, b"Transfer-Encoding", b"chunked");

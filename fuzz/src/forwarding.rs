@@ -143,7 +143,7 @@ fn check_request(request: &ForwardedRequest<'_>, out: &[u8]) {
 
     assert_eq!((again.version, again.keep_alive), (Version::Http11, true));
     assert_eq!((again.body, again.method.of(out)), (head.body, head.method.of(bytes)));
-    assert_eq!(again.target.of(out), wanted_target(request));
+    assert_eq!(again.target.of(out), wanted_target(request).as_slice());
     assert_eq!(again.expects_continue, head.expects_continue);
     assert_eq!(again.takes_trailers, head.takes_trailers && request.upgrade.is_none());
     assert_eq!(again.upgrade.of(out), request.upgrade.unwrap_or_default());
@@ -163,13 +163,13 @@ fn check_request(request: &ForwardedRequest<'_>, out: &[u8]) {
     assert_eq!(end_to_end(out, &again.fields, &FieldEdits::default()), passed(bytes, &head.fields, edits));
 }
 
-fn wanted_target<'a>(request: &ForwardedRequest<'a>) -> &'a [u8] {
+fn wanted_target(request: &ForwardedRequest<'_>) -> Vec<u8> {
     let sent = request.head.path_and_query.of(request.bytes);
     match request.target {
-        Some(target) => target,
-        None if !sent.is_empty() => sent,
-        None if request.head.method.of(request.bytes) == b"OPTIONS" => b"*",
-        None => b"/",
+        Some(target) => target.to_vec(),
+        None if sent.is_empty() && request.head.method.of(request.bytes) == b"OPTIONS" => b"*".to_vec(),
+        None if matches!(sent, [] | [b'?', ..]) => [b"/", sent].concat(),
+        None => sent.to_vec(),
     }
 }
 

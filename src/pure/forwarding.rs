@@ -149,6 +149,55 @@ pub struct ForwardedRequest<'a> {
     pub edits: &'a FieldEdits,
 }
 
+/// How far a request may still go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hops {
+    /// Anywhere.
+    Any,
+    /// No further: it is answered here.
+    Over,
+    /// Through so many proxies more; this is what Max-Forwards says from here on.
+    Left(u32),
+}
+
+/// Takes a hop off the Max-Forwards of an OPTIONS or TRACE request (RFC 9110 7.6.2). The client's line is left out of what
+/// is passed on then. What is no number limits nothing and is passed on.
+pub fn take_hop(head: &mut RequestHead, bytes: &[u8]) -> Hops {
+    if !matches!(head.method.of(bytes), b"OPTIONS" | b"TRACE") {
+        return Hops::Any;
+    }
+    let mut hops = Hops::Any;
+    for field in head.fields.iter_mut().filter(|field| field.name.of(bytes).eq_ignore_ascii_case(MAX_FORWARDS)) {
+        let Some(value) = decimal_value(field.value.of(bytes)) else { continue };
+        field.hop_by_hop = true;
+        hops = match (value.checked_sub(1), hops) {
+            (None, _) | (_, Hops::Over) => Hops::Over,
+            (Some(left), Hops::Any) => Hops::Left(left),
+            (Some(left), Hops::Left(least)) => Hops::Left(left.min(least)),
+        };
+    }
+    hops
+}
+
+const MAX_FORWARDS: &[u8] = b"Max-Forwards";
+
+/// The number that digits make, or the largest there is.
+fn decimal_value(digits: &[u8]) -> Option<u32> {
+    let add = |number: u32, digit: &u8| {
+        let digit = digit.is_ascii_digit().then(|| u32::from(digit - b'0'))?;
+        Some(number.saturating_mul(10).saturating_add(digit))
+    };
+    if digits.is_empty() { None } else { digits.iter().try_fold(0, add) }
+}
+
+/// Puts Max-Forwards behind the fields of the request head that `out` ends with.
+pub fn push_max_forwards(out: &mut Vec<u8>, left: u32) {
+    out.truncate(out.len().saturating_sub(2));
+    push_all(out, [MAX_FORWARDS, b": "]);
+    push_decimal(out, u64::from(left));
+    out.extend_from_slice(b"\r\n\r\n");
+}
+
 /// Appends the head that a server gets, in HTTP/1.1.
 pub fn push_request_head(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
     let ForwardedRequest { head, bytes, origin, edits, .. } = *request;

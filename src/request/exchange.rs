@@ -208,8 +208,8 @@ async fn handle(
     buffer.consume(scratch.request.length);
     match decision? {
         Decision::Forward(forward) => pass_on(connection, grant, buffer, scratch, &forward).await,
-        Decision::Answer { rule, status, is_redirect } => {
-            scratch.record.reason = Some("rule");
+        Decision::Answer { rule, status, reason, is_redirect } => {
+            scratch.record.reason = Some(reason);
             let reply = Reply { status, is_redirect, is_refusal: false, body: body_of(&rule) };
             Ok(answer(connection, buffer, scratch, reply).await)
         }

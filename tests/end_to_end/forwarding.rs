@@ -1,8 +1,10 @@
 //! Heads as they are passed on, both ways: what stays as it was sent, what goes, what comes; interim answers and trailers;
 //! messages without a body.
 
+use std::net::SocketAddr;
+
 use crate::pools::all_to;
-use crate::support::{Head, Origin, Proxy};
+use crate::support::{Client, Head, Origin, Proxy};
 
 fn answering(bytes: &'static str) -> Origin {
     Origin::with(move |exchange| {
@@ -381,4 +383,51 @@ fn large_heads_pass_both_ways_up_to_64_kib() {
     }
     assert_eq!(client.get("/larger").status(), 502);
     assert_eq!(client.get("/").status(), 200);
+}
+
+#[test]
+fn a_request_without_a_host_to_a_listener_for_all_addresses_gets_the_address_that_was_called() {
+    let origin = Origin::new("one");
+    let proxy = Proxy::start(&all_to([&origin], "").replace("127.0.0.1:0\" { via", "0.0.0.0:0\" { via"));
+    let called = SocketAddr::from(([127, 0, 0, 1], proxy.address().port()));
+    assert_eq!(Client::connect(called).request("GET / HTTP/1.0\r\n\r\n").status(), 200);
+    assert_eq!(origin.requests()[0].head.all("host"), [called.to_string()]);
+}
+
+#[test]
+fn an_absolute_target_with_a_query_and_no_path_asks_for_the_root() {
+    let origin = Origin::new("one");
+    let proxy = Proxy::start(
+        &all_to([&origin], "").replace("rule use=\"p\"", "rule path=\"/\" use=\"p\" { query \"q\" \"1\" }"),
+    );
+    let answer = proxy.client().request("GET http://a.test?q=1 HTTP/1.1\r\nHost: b.test\r\n\r\n");
+    assert_eq!(answer.status(), 200);
+    let head = &origin.requests()[0].head;
+    assert_eq!((head.target(), head.all("host")), ("/?q=1", vec!["a.test"]));
+}
+
+#[test]
+fn options_and_trace_go_no_further_than_max_forwards_says() {
+    let origin = Origin::new("one");
+    let proxy = Proxy::start(&all_to([&origin], ""));
+    let mut client = proxy.client();
+    let mut ask = |method: &str, field: &str| {
+        let before = origin.requests().len();
+        let answer = client.request(format!("{method} / HTTP/1.1\r\nHost: a.test\r\n{field}\r\n"));
+        let requests = origin.requests();
+        let sent = requests.get(before).map(|request| request.head.all("max-forwards").join("|"));
+        (answer.status(), sent)
+    };
+    assert_eq!(ask("OPTIONS", "Max-Forwards: 0\r\n"), (204, None));
+    assert_eq!(ask("TRACE", "max-forwards: 00\r\n"), (501, None));
+    for method in ["OPTIONS", "TRACE"] {
+        assert_eq!(ask(method, "Max-Forwards: 1\r\n"), (200, Some("0".to_owned())));
+        assert_eq!(ask(method, "Max-Forwards: 7\r\nMax-Forwards: 3\r\n"), (200, Some("2".to_owned())));
+        assert_eq!(ask(method, "Max-Forwards: 99999999999\r\n"), (200, Some("4294967294".to_owned())));
+        assert_eq!(ask(method, "Max-Forwards: many\r\n"), (200, Some("many".to_owned())));
+        assert_eq!(ask(method, ""), (200, Some(String::new())));
+    }
+    assert_eq!(ask("GET", "Max-Forwards: 0\r\n"), (200, Some("0".to_owned())));
+    let records = proxy.wait_for_records("access.log", 2);
+    assert!(records[..2].iter().all(|record| record["reason"] == "max-forwards"), "{records:?}");
 }

@@ -60,10 +60,10 @@ pub struct RequestHead {
     pub host: Span,
     /// Whether that host is there, is ASCII and has no upper case: it is what rules compare as it is.
     pub is_host_plain: bool,
-    /// Path and query as sent, beginning with `/` (or `*`). An absolute target without a path has an empty span: `/` is
-    /// meant, and for OPTIONS `*` (RFC 9112 3.2.4). One with a query and no path is refused.
+    /// Path and query as sent, beginning with `/` (or `*`). Where an absolute target has no path, the span is empty or begins
+    /// with `?`: `/` is meant, and for OPTIONS without a query `*` (RFC 9112 3.2.4).
     pub path_and_query: Span,
-    /// Of that, what is before the first `?`.
+    /// Of that, what is before the first `?`; empty where an absolute target has no path.
     pub path: Span,
     /// Whether the path is known to be ASCII, normal (RFC 3986 6.2.2) and unambiguous under the strictest policy. Where it
     /// is not known, the path may be all that as well.

@@ -14,7 +14,7 @@ pub(super) struct Target {
     pub form: TargetForm,
     /// Empty unless the form is absolute.
     pub authority: Range<usize>,
-    /// Empty where an absolute target has no path.
+    /// Without its `/` where an absolute target has no path.
     pub path_and_query: Range<usize>,
 }
 
@@ -90,13 +90,8 @@ fn parse_absolute(target: &[u8]) -> Result<Target, RequestHeadError> {
     };
     let start = scheme + 3;
     let length = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at_checked(length).unwrap_or((rest, &[]));
-    if parse_authority(authority).is_none() {
+    if parse_authority(rest.get(..length).unwrap_or(rest)).is_none() {
         return Err(RequestHeadError::Authority);
-    }
-    // A query right behind the authority stands for `/?..`, which no span of the target says.
-    if path.first() == Some(&b'?') {
-        return Err(RequestHeadError::RequestLine);
     }
     let end = start + length;
     Ok(Target { form: TargetForm::Absolute, authority: start..end, path_and_query: end..target.len() })

@@ -2,13 +2,14 @@
 //! would get written down.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::base::id::PoolIndex;
 use crate::pure::config::LogFormat;
 use crate::pure::decision::{Destination, Passage, Question, Seen, decide as decide_purely};
-use crate::pure::forwarding::{ForwardedRequest, Origin, push_request_head};
-use crate::pure::h1::request::Version;
+use crate::pure::forwarding::{ForwardedRequest, Hops, Origin, push_max_forwards, push_request_head, take_hop};
+use crate::pure::h1::request::{RequestHead, Version};
 use crate::pure::pool::Pool;
 use crate::pure::refusal::Refusal;
 use crate::pure::rule::Rule;
@@ -23,12 +24,14 @@ use crate::shared::counters::PoolRecord;
 /// What becomes of a request.
 #[derive(Debug)]
 pub enum Decision {
-    /// The rule answers.
+    /// The rule answers, or we do in the place of a server that the request must not reach.
     Answer {
         /// Whose body it is.
         rule: Arc<Rule>,
         /// The status.
         status: u16,
+        /// The token in the access log.
+        reason: &'static str,
         /// Whether the location stands in the changes' target.
         is_redirect: bool,
     },
@@ -59,6 +62,8 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
     let bytes = buffer.bytes();
     let listener = &connection.listener;
     let worker = &connection.worker;
+    let hops = take_hop(head, bytes);
+    let head = &*head;
     let seen = Seen::of(head, bytes, connection.peer.ip(), &listener.config.trusted_proxies);
     scratch.is_head_request = seen.method == "HEAD";
     scratch.is_idempotent = matches!(seen.method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE");
@@ -83,10 +88,19 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
         let (rule, destination) = decide_purely(&snapshot.rules, question, captures, changed, &mut Trace::off())?;
         record.set_rule(&rule);
         let index = match destination {
-            Destination::Redirect(status) => return Ok(Decision::Answer { rule, status, is_redirect: true }),
-            Destination::Respond(status) => return Ok(Decision::Answer { rule, status, is_redirect: false }),
+            Destination::Redirect(status) => {
+                return Ok(Decision::Answer { rule, status, reason: "rule", is_redirect: true });
+            }
+            Destination::Respond(status) => {
+                return Ok(Decision::Answer { rule, status, reason: "rule", is_redirect: false });
+            }
             Destination::Pool(index) => index,
         };
+        if hops == Hops::Over {
+            // An OPTIONS is answered with nothing to say; a TRACE would show the client fields that others have added.
+            let status = if seen.method == "OPTIONS" { 204 } else { 501 };
+            return Ok(Decision::Answer { rule, status, reason: "max-forwards", is_redirect: false });
+        }
         let pool = snapshot.pool(index).ok_or(Refusal::NoServer)?;
         record.set_pool(&pool.pool);
         let passage = Passage::of(&rule, &pool.pool, &listener.config.limits, head, &view, captures)?;
@@ -96,16 +110,32 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
             head,
             bytes,
             target: changed.is_rewritten.then_some(changed.target.as_slice()),
-            origin: Origin::of(&listener.config, connection.peer, listener.local),
+            origin: Origin::of(&listener.config, connection.peer, called_address(connection, head)),
             request_id: Some(scratch.request_id.as_str()).filter(|id| !id.is_empty()),
             upgrade: passage.upgrade,
             edits: &changed.request,
         };
         push_request_head(&mut scratch.forwarded, &forwarded);
+        if let Hops::Left(left) = hops
+            && !changed.request.removes(b"max-forwards")
+        {
+            push_max_forwards(&mut scratch.forwarded, left);
+        }
         let key = passage.key;
         let (pool, record) = (Arc::clone(&pool.pool), Arc::clone(&pool.record));
         Ok(Decision::Forward(Forward { pool, record, index, key }))
     })
+}
+
+/// The listener's address; where that stands for all of this machine and the request names no host, the one that the client
+/// has called, for it becomes the host.
+fn called_address(connection: &Connection, head: &RequestHead) -> SocketAddr {
+    let bound = connection.listener.local;
+    if !head.authority.is_empty() || !bound.ip().is_unspecified() {
+        return bound;
+    }
+    let called = connection.stream.tcp().local_addr();
+    called.map_or(bound, |called| SocketAddr::new(called.ip().to_canonical(), called.port()))
 }
 
 /// Copies what the log shows of the head, where there is a log.

@@ -240,6 +240,8 @@ fn an_absolute_target_says_the_authority() {
         ("HTTPS://good.test:8443/x", "good.test:8443", "/x"),
         ("http://[::1]:80/", "[::1]:80", "/"),
         ("http://good.test", "good.test", ""),
+        ("http://good.test?x", "good.test", "?x"),
+        ("http://good.test:80?/x?", "good.test:80", "?/x?"),
     ] {
         check(
             with_line(format!("GET {target} HTTP/1.1")),
@@ -249,14 +251,19 @@ fn an_absolute_target_says_the_authority() {
     check("GET http://good.test/ HTTP/1.0\r\n\r\n", Ok("GET Absolute good.test / Http10 None"));
     check("GET http://good.test/ HTTP/1.1\r\nHost:\r\n\r\n", Ok("GET Absolute good.test / Http11 None keep"));
     check("GET http://good.test/ HTTP/1.1\r\n\r\n", Err(RequestHeadError::Host));
-    for target in
-        ["http://u@good.test/", "http://u:p@good.test/", "http:///x", "http://a b/", "http://a,b/", "http://:80/"]
-    {
+    for target in [
+        "http://u@good.test/",
+        "http://u@good.test?x",
+        "http:///x",
+        "http://?x",
+        "http://a b/",
+        "http://a,b/",
+        "http://:80/",
+    ] {
         let error = if target.contains(' ') { RequestHeadError::RequestLine } else { RequestHeadError::Authority };
         check(with_line(format!("GET {target} HTTP/1.1")), Err(error));
     }
-    for target in
-        ["ftp://good.test/", "http:/good.test", "http:good.test", "://good.test/", "good.test:80", "http://a?x"]
+    for target in ["ftp://good.test/", "http:/good.test", "http:good.test", "://good.test/", "good.test:80", "http:?x"]
     {
         check(with_line(format!("GET {target} HTTP/1.1")), Err(RequestHeadError::RequestLine));
     }
@@ -609,7 +616,7 @@ fn host_and_path_are_told_with_the_head() {
     {
         check_parts(&with_host(host));
         check_parts(format!("GET /a HTTP/1.1\r\nHost: \t {host} \r\nX-A: B\r\n\r\n").as_bytes());
-        for end in ["", "/", "/p?q=/..?"] {
+        for end in ["", "/", "?", "?q=/..?", "/p?q=/..?"] {
             check_parts(&with_line(format!("GET http://{host}{end} HTTP/1.1")));
         }
     }
