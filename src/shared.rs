@@ -9,3 +9,4 @@ pub mod learned_types;
 pub mod lease;
 pub mod outcome;
 pub mod snapshot;
+pub mod thread;

@@ -26,6 +26,7 @@ use crate::pure::rule::compile::RuleSet;
 use crate::shared::counters::Answered;
 use crate::shared::outcome::OutcomeReceiver;
 use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore, StateChange};
+use crate::shared::thread;
 
 /// The most orders that wait.
 const ORDERS_MAX: usize = 256;
@@ -89,14 +90,13 @@ impl Handle {
 /// Starts the control thread over the servers of the store's snapshot; `outcomes` are the workers' queues.
 ///
 /// # Errors
-/// Where the thread can't be made. Where its runtime can't, it says so and ends.
+/// Where the thread or its runtime can't be made.
 pub fn start(store: Arc<SnapshotStore>, outcomes: Vec<OutcomeReceiver>) -> io::Result<Handle> {
     let (sender, receiver) = mpsc::channel(ORDERS_MAX);
-    let serve = move || match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
-        Ok(runtime) => runtime.block_on(ControlLoop::new(store, outcomes).serve(receiver)),
-        Err(error) => tracing::error!("control has no runtime: {error}"),
-    };
-    let thread = std::thread::Builder::new().name("control".to_owned()).spawn(serve)?;
+    let make = || Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+    let thread = thread::start("control", make, |runtime| {
+        runtime.block_on(ControlLoop::new(store, outcomes).serve(receiver));
+    })?;
     Ok(Handle { commands: sender, thread })
 }
 

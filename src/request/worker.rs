@@ -31,6 +31,7 @@ use crate::shared::inbox::Order;
 use crate::shared::lease::Admission;
 use crate::shared::outcome::OutcomeSender;
 use crate::shared::snapshot::SnapshotStore;
+use crate::shared::thread;
 
 /// How often logs are handed over and idle connections looked through.
 const SWEEP: Duration = Duration::from_millis(250);
@@ -275,10 +276,8 @@ pub(crate) fn runtime() -> io::Result<LocalRuntime> {
 /// # Errors
 /// Where the thread or its runtime can't be made.
 pub fn start(start: Start) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(format!("worker-{}", start.number)).spawn(move || match runtime() {
-        Ok(runtime) => runtime.block_on(run(start)),
-        Err(error) => tracing::error!("a worker has no runtime: {error}"),
-    })
+    let name = format!("worker-{}", start.number);
+    thread::start(&name, runtime, |runtime| runtime.block_on(run(start)))
 }
 
 async fn run(start: Start) {

@@ -271,10 +271,9 @@ fn limit_body_max_is_413_and_the_end_for_a_client_that_goes_on_for_ever() {
     let proxy = Proxy::start(&both("body-max \"10B\"", &origin));
     let clients = [Client::connect(proxy.addresses[0]), Client::connect_tls(proxy.addresses[1], "a.test")];
     for mut client in clients {
-        let before = proxy.open_descriptors();
         client.send("PUT /x HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1000000000\r\n\r\n");
         assert_eq!(client.response().status(), 413);
-        let started = now();
+        let (before, started) = (proxy.open_descriptors(), now());
         wait_for("the end of a client that sends a byte now and then", DEADLINE, || client.try_send("x").err());
         assert!(started.elapsed() >= Duration::from_secs(1), "{:?}", started.elapsed());
         wait_for("its descriptor to be free", DEADLINE, || (proxy.open_descriptors() < before).then_some(()));

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::Output;
 use std::time::Duration;
 
+use crate::support::proxy::output_of;
 use crate::support::tls::Certificate;
 use crate::support::{Client, DEADLINE, End, Origin, Proxy, Setup, refused_address, wait_for};
 
@@ -190,6 +191,17 @@ fn running_out_of_descriptors_is_said_and_waited_for_without_spinning() {
     last.patience = DEADLINE;
     assert_eq!(last.response().status(), 200);
     assert_eq!(proxy.client().get("/").status(), 200);
+}
+
+#[test]
+fn a_start_without_descriptors_is_said_and_ends_with_3() {
+    for limit in [5, 10, 14, 16] {
+        let setup = Setup::new("listen \"127.0.0.1:0\"\nworkers 1\nrule respond=200").descriptors(limit, limit);
+        let output = output_of(setup.spawn(), "a start without descriptors");
+        assert_eq!(output.status.code(), Some(3), "{limit}: {}", said(&output));
+        assert!(said(&output).contains("Too many open files"), "{limit}: {}", said(&output));
+        assert!(!said(&output).contains("listening on"), "{limit}: {}", said(&output));
+    }
 }
 
 /// That there is no descriptor for a connection to a server says nothing about the server.

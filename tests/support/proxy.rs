@@ -34,7 +34,16 @@ pub const RULES: &str = "rules.kdl";
 /// Where it is still running after the deadline.
 #[track_caller]
 pub fn pointsman(folder: &Path, arguments: &[&str]) -> Output {
-    let mut child = command(folder, arguments).spawn().expect("the binary starts");
+    let child = command(folder, arguments).spawn().expect("the binary starts");
+    output_of(child, &format!("pointsman {}", arguments.join(" ")))
+}
+
+/// What a child says until its end.
+///
+/// # Panics
+/// Where it is still running after the deadline.
+#[track_caller]
+pub fn output_of(mut child: Child, name: &str) -> Output {
     let (mut out, mut err) = (child.stdout.take().expect("a pipe"), child.stderr.take().expect("a pipe"));
     let read = |stream: &mut dyn Read| {
         let mut bytes = Vec::new();
@@ -44,7 +53,7 @@ pub fn pointsman(folder: &Path, arguments: &[&str]) -> Output {
     let outputs = thread::spawn(move || read(&mut out));
     let status = exit_status(&mut child, DEADLINE).unwrap_or_else(|| {
         kill_and_wait(&mut child);
-        panic!("`pointsman {}` does not end", arguments.join(" "));
+        panic!("`{name}` does not end");
     });
     Output { status, stdout: outputs.join().expect("a reader"), stderr: errors.join().expect("a reader") }
 }
