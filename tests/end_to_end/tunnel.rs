@@ -412,7 +412,7 @@ fn a_record_that_comes_a_byte_at_a_time_keeps_no_tunnel_open() {
 
 #[test]
 fn a_tunnel_that_finds_no_memory_ends_with_its_timeout() {
-    // 1 MiB is 32 exchanges; a tunnel in a pause has given its part back.
+    // Memory for 32 exchanges; a tunnel in a pause has given its part back.
     const OTHERS: usize = 32;
     let gate = Arc::new(Gate::default());
     let opened = Arc::clone(&gate);
@@ -426,7 +426,7 @@ fn a_tunnel_that_finds_no_memory_ends_with_its_timeout() {
             exchange.respond(200, &[], b"late");
         }
     });
-    let limits = "limits { buffer-memory \"1MiB\"; }\n";
+    let limits = "limits { buffer-memory \"1280KiB\"; }\n";
     let proxy = Proxy::start(&(all_to([&origin], "timeout tunnel=\"2s\"") + limits));
     let mut tunnel = proxy.client();
     tunnel.send(ask("/", "websocket"));
