@@ -1,14 +1,14 @@
 //! Tunnels: who may have one, and that both sides' bytes pass as they are, to the end of each direction.
 
 use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::pools::{all_to, pool};
-use crate::support::client::Options;
 use crate::support::deadline::Gate;
-use crate::support::{Client, DEADLINE, End, Exchange, Origin, Proxy, tls, wait_for};
+use crate::support::{Client, DEADLINE, End, Exchange, Origin, Proxy, wait_for};
 use crate::tls::{open, trickle_until_the_end};
 
 const ACCEPT: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
@@ -385,13 +385,33 @@ fn a_slow_tls_client_of_a_tunnel_gets_the_last_bytes_before_anybody_speaks_again
         exchange.wait_for_end();
     });
     let proxy = over_tls(&origin, "");
-    for length in (1..=40).map(|step| step * 41_000) {
-        let tls = Some(("a.test".to_owned(), tls::default_config()));
-        let mut client = Options { receive_buffer: Some(4096), tls, from: None }.connect(proxy.address());
-        client.send(ask(&format!("/{length}"), "websocket"));
-        assert_eq!(client.head().status(), 101);
-        assert!(client.exactly(length).iter().all(|byte| *byte == b'x'), "{length}");
+    // The system takes up to some 2.5 MiB for a client that does not read; of what it does not take, the last lies in the
+    // TLS layer.
+    for length in (0..40).map(|step| 2_000_000 + step * 40_000) {
+        let mut stream = open(proxy.address());
+        stream.write_all(ask(&format!("/{length}"), "websocket").as_bytes()).unwrap();
+        wait_until_no_more_comes(&stream.sock);
+        let mut left = length + ACCEPT.len();
+        let mut piece = vec![0; 65_536];
+        while left > 0 {
+            let count =
+                stream.read(&mut piece).unwrap_or_else(|error| panic!("{left} of {length} did not come: {error}"));
+            assert_ne!(count, 0, "{left} of {length} did not come");
+            left = left.saturating_sub(count);
+        }
     }
+}
+
+/// Waits until something has come that is not read, and nothing more for some looks.
+fn wait_until_no_more_comes(socket: &TcpStream) {
+    let (mut seen, mut looks) = (0, 0);
+    let mut piece = vec![0; 65_536];
+    wait_for("the answer to stop", DEADLINE, || {
+        let count = socket.peek(&mut piece).unwrap();
+        looks = if count == seen { looks + 1 } else { 0 };
+        seen = count;
+        (looks > 20).then_some(())
+    });
 }
 
 #[test]
