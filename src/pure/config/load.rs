@@ -116,7 +116,11 @@ impl Loading {
             let tls = node.child("tls");
             let certificates =
                 tls.iter().flat_map(|tls| tls.children("certificate")).map(|node| node.place()).collect();
-            self.config.places.listeners.push(super::places::ListenerPlaces { node: node.place(), certificates });
+            self.config.places.listeners.push(super::places::ListenerPlaces {
+                node: node.place(),
+                certificates,
+                trusted_proxies: node.settings("trusted-proxies").map(|value| value.place()).collect(),
+            });
         }
     }
 
@@ -136,7 +140,11 @@ impl Loading {
                 self.names.add_pool(&name, index);
                 self.config.pools.push(Arc::new(pool));
                 let scheduler = node.child("scheduler").map(|scheduler| scheduler.place());
-                self.config.places.pools.push(PoolPlaces { node: node.place(), scheduler });
+                self.config.places.pools.push(PoolPlaces {
+                    node: node.place(),
+                    scheduler,
+                    servers: node.children("server").map(|server| server.place()).collect(),
+                });
             }
         }
     }
@@ -171,6 +179,7 @@ impl Loading {
             && pool::is_name(name, value.place(), "user", &mut self.problems)
         {
             self.config.user = Some(name.to_owned());
+            self.config.places.user = Some(value.place());
         }
         let Some(node) = access_log else { return };
         let Some((value, file)) = node.argument(0).and_then(|value| Some((value, value.text()?))) else { return };
@@ -179,6 +188,7 @@ impl Loading {
             self.problems.add(problem.help("\"-\" is standard output; without an `access-log` nothing is logged"));
         }
         let format = node.setting("format").and_then(|value| value.text());
+        self.config.places.access_log = Some(value.place());
         self.config.access_log = Some(AccessLog {
             file: (file != "-").then(|| node.source.beside(file)),
             format: if format == Some("combined") { LogFormat::Combined } else { LogFormat::Json },

@@ -15,6 +15,10 @@ pub struct Places {
     pub rules: Vec<RulePlaces>,
     /// Those of `expect` lines.
     pub expects: Vec<Place>,
+    /// That of `user`.
+    pub user: Option<Place>,
+    /// That of `access-log`.
+    pub access_log: Option<Place>,
 }
 
 /// A listener's places.
@@ -24,6 +28,8 @@ pub struct ListenerPlaces {
     pub node: Place,
     /// Its certificates in order.
     pub certificates: Vec<Place>,
+    /// Its trusted ranges in order.
+    pub trusted_proxies: Vec<Place>,
 }
 
 /// A pool's places.
@@ -33,6 +39,8 @@ pub struct PoolPlaces {
     pub node: Place,
     /// Its `scheduler`, if it has one.
     pub scheduler: Option<Place>,
+    /// Its servers in order.
+    pub servers: Vec<Place>,
 }
 
 /// A rule's places.
@@ -44,6 +52,10 @@ pub struct RulePlaces {
     pub hosts: Vec<Place>,
     /// Its expressions in order.
     pub path_regexes: Vec<Place>,
+    /// Its path patterns in order.
+    pub paths: Vec<Place>,
+    /// Its `strip-prefix`, if it has one.
+    pub strip_prefix: Option<Place>,
     /// Its key, if it has one.
     pub key: Option<Place>,
 }
@@ -56,6 +68,8 @@ impl RulePlaces {
             node: node.place(),
             hosts: all("host"),
             path_regexes: all("path-regex"),
+            paths: all("path"),
+            strip_prefix: node.setting("strip-prefix").map(|value| value.place()),
             key: node.setting("key").map(|value| value.place()),
         }
     }
