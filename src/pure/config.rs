@@ -19,6 +19,7 @@ pub mod limit_table;
 mod limits;
 mod listener;
 mod load;
+mod mistakes;
 mod names;
 mod node;
 mod patterns;

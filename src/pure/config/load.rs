@@ -13,6 +13,7 @@ use super::names::{Names, Unique};
 use super::node::Node;
 use super::places::{Places, PoolPlaces, RulePlaces};
 use super::problem::{ConfigErrors, Problem, Problems};
+use super::source::Place;
 use super::{AccessLog, Config, LogFormat, expect, listener, pool, rule, shape};
 use crate::base::id::{ListenerIndex, PoolIndex};
 
@@ -54,6 +55,10 @@ fn empty() -> Config {
     }
 }
 
+fn body_max_place<'a>(mut limits: impl Iterator<Item = Node<'a>>) -> Option<Place> {
+    limits.find_map(|node| node.setting("body-max")).map(|value| value.place())
+}
+
 struct Loading {
     problems: Problems,
     names: Names,
@@ -74,6 +79,10 @@ impl Loading {
         limits::read(named("limits"), Site::Top, &mut top, &mut self.problems);
         self.config.process = top.process;
         self.listeners(named("listen"), &top);
+        let body_max = body_max_place(named("limits"));
+        for places in &mut self.config.places.listeners {
+            places.body_max = places.body_max.take().or_else(|| body_max.clone());
+        }
         self.pools(named("pool"));
         let rules = self.rules(named("rule"));
         for node in named("expect") {
@@ -119,6 +128,7 @@ impl Loading {
             self.config.places.listeners.push(super::places::ListenerPlaces {
                 node: node.place(),
                 certificates,
+                body_max: body_max_place(node.children("limits")),
                 trusted_proxies: node.settings("trusted-proxies").map(|value| value.place()).collect(),
             });
         }

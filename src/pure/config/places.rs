@@ -30,6 +30,8 @@ pub struct ListenerPlaces {
     pub certificates: Vec<Place>,
     /// Its trusted ranges in order.
     pub trusted_proxies: Vec<Place>,
+    /// The `body-max` that holds for it, its own or that of the top; none where it is the default.
+    pub body_max: Option<Place>,
 }
 
 /// A pool's places.
