@@ -291,7 +291,8 @@ fn push_forwarding_fields(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
             }
         } else {
             out.extend_from_slice(b"Forwarded: ");
-            if origin.is_trusted {
+            // Behind a quote that is not closed, ours would be a part of somebody's text.
+            if origin.is_trusted && fields.known(Known::Forwarded).all(chain::is_whole) {
                 push_list(out, fields.known(Known::Forwarded));
             }
             push_element(out, &ours);
