@@ -199,7 +199,7 @@ fn a_rewritten_request_to_the_api() {
                rule `old-api` at rules/site.kdl:31 matches
     captures   {rest} is "users"
     changes    the target becomes /v2/users?page=2
-    body       at most 10MiB, the listener's limit
+    body       at most 10MiB, the limit at rules/site.kdl:6
     pool       app: the rule names it
     key        none: neither the rule nor the pool names one
     servers    app-1 at 127.0.0.1:9301: weight 1, 0 in flight, eligible
@@ -234,7 +234,7 @@ fn an_image_without_an_extension() {
     rules      5 rules before: 4 of other paths, 1 whose path-regex does not match
                rule `images` at rules/site.kdl:38 matches
     changes    none
-    body       at most 10MiB, the listener's limit
+    body       at most 10MiB, the limit at rules/site.kdl:6
     pool       images: the rule names it
     key        none: neither the rule nor the pool names one
     servers    images-1 at 127.0.0.1:9201: weight 1, 0 in flight, eligible
@@ -290,7 +290,7 @@ fn a_canary_by_share() {
                rule `opt-in-cookie` at rules/canary.kdl:18: cookie canary is absent
                rule `share` at rules/canary.kdl:24 matches
     changes    the answer gets `Vary: Cookie`, in place of its own
-    body       at most 100MiB, the listener's limit
+    body       at most 100MiB, the default limit
     pool       stable: the split's key cookie:session hashes to a5894796fbe54a51, which stays with one pool
                the weights are: stable 95, canary 5
     key        none: neither the rule nor the pool names one
@@ -329,7 +329,7 @@ fn a_websocket() {
     rules      no rule before
                rule `chat` at rules/websocket.kdl:18 matches
     changes    the connection may become a tunnel: websocket
-    body       at most 100MiB, the listener's limit
+    body       at most 100MiB, the default limit
     pool       chat: the rule names it
     key        none: neither the rule nor the pool names one
     servers    chat-1 at 127.0.0.1:9101: weight 1, 0 in flight, eligible
@@ -538,4 +538,44 @@ fn the_manuals_show_what_is_printed() {
     let request = RequestDescription { method: "GET", url, headers: &[], client, listener: None };
     let printed = Explanation::of(&rehearsal.unwrap(), &request).text(Style::Plain);
     assert!(shown.lines().count() > 5 && printed.starts_with(&shown), "{shown}\n{printed}");
+}
+
+#[test]
+fn a_split_that_is_drawn_says_so_first_and_a_method_in_lower_case_is_noted() {
+    let text = "listen \"*:80\"\npool \"a\" { server \"s\" \"127.0.0.1:1\" }\npool \"b\" { server \"s\" \"127.0.0.1:2\" }\n\
+                rule \"half\" { split { use \"a\" weight=1; use \"b\" weight=1 } }\n";
+    let config = Arc::new(load_text(text).unwrap());
+    let rules = Arc::new(RuleSet::compile(config.rules.clone()).unwrap());
+    let description = RequestDescription {
+        method: "get",
+        url: "http://a.test/",
+        headers: &[],
+        client: Ipv4Addr::LOCALHOST.into(),
+        listener: None,
+    };
+    let told = Explanation::of(&Rehearsal::new(config, rules), &description).text(Style::Plain);
+    for part in [
+        "goes to one of the pools `a`, `b` at random, by the rule `half` at rules.kdl:4; this time to the server `s` at ",
+        "get is not GET: the case of a method counts",
+        "at most 100MiB, the default limit",
+    ] {
+        assert!(told.contains(part), "{part} in\n{told}");
+    }
+}
+
+#[test]
+fn programs_are_told_of_errors_in_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("site.kdl");
+    std::fs::write(&file, "listen \"*:80\"\nrule use=\"nowhere\"\n").unwrap();
+    let asked = std::process::Command::new(env!("CARGO_BIN_EXE_pointsman"))
+        .args(["explain", "--json"])
+        .arg(&file)
+        .args(["GET", "http://a.test/"])
+        .output()
+        .unwrap();
+    assert_eq!(asked.status.code(), Some(1));
+    let told: serde_json::Value = serde_json::from_slice(&asked.stdout).unwrap();
+    assert_eq!(told["errors"][0]["place"], format!("{}:2", file.display()));
+    assert!(told["errors"][0]["message"].as_str().unwrap().contains("nowhere"));
 }

@@ -489,3 +489,102 @@ rule path-regex="^/about$" use="images"
     let report = check_files(&files, Path::new("site.kdl"), SystemTime::UNIX_EPOCH);
     insta::assert_snapshot!(report.render(Style::Plain));
 }
+
+#[test]
+fn bytes_without_unit() {
+    insta::assert_snapshot!(said_of(r##"limits { body-max 1048576 }"##));
+}
+
+#[test]
+fn equals_in_block() {
+    insta::assert_snapshot!(said_of(
+        r##"rule path="/a" {
+    use="origin"
+}"##
+    ));
+}
+
+#[test]
+fn equals_in_block_of_one_line() {
+    insta::assert_snapshot!(said_of(r##"rule { path="/a"; use "origin" }"##));
+}
+
+#[test]
+fn hash_comment() {
+    insta::assert_snapshot!(said_of(
+        r##"# a comment
+rule use="origin" # another"##
+    ));
+}
+
+#[test]
+fn listener_of_a_port() {
+    insta::assert_snapshot!(said_of(r##"listen 8082"##));
+}
+
+#[test]
+fn server_of_a_port() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "a3" 9000 }"##));
+}
+
+#[test]
+fn duration_without_quotes() {
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; timeout connect=2s }"##));
+}
+
+#[test]
+fn range_without_quotes() {
+    insta::assert_snapshot!(said_of(r##"rule client=10.0.0.0/8 use="origin""##));
+}
+
+#[test]
+fn media_type_without_quotes() {
+    insta::assert_snapshot!(said_of(
+        r##"rule media-type=image/* use="origin"
+rule respond=404"##
+    ));
+}
+
+#[test]
+fn another_programs_file() {
+    insta::assert_snapshot!(said_of(
+        r##"server {
+    listen 80;
+    location / {
+        proxy_pass http://127.0.0.1:9000;
+    }
+}"##
+    ));
+}
+
+#[test]
+fn another_programs_file_that_parses() {
+    insta::assert_snapshot!(said_of(
+        r##"http {
+    server_name a.test;
+}"##
+    ));
+}
+
+#[test]
+fn another_programs_scheduler() {
+    insta::assert_snapshot!(said_of(
+        r##"pool "b" { server "s" "127.0.0.1:1"; scheduler "least_conn" }
+pool "c" { server "s" "127.0.0.1:1"; scheduler "ip_hash" }"##
+    ));
+}
+
+#[test]
+fn property_without_equals_behind_a_name() {
+    insta::assert_snapshot!(said_of(r##"rule "x" method "GET" use="origin""##));
+}
+
+#[test]
+fn single_quotes_of_a_path() {
+    insta::assert_snapshot!(said_of(r##"rule path='/a b' use="origin""##));
+}
+
+#[test]
+fn single_quotes_of_an_address() {
+    insta::assert_snapshot!(said_of(r##"listen '127.0.0.1:81'"##));
+}

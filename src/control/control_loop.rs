@@ -23,7 +23,6 @@ use crate::pure::control::{
 };
 use crate::pure::pool::State;
 use crate::pure::rule::compile::RuleSet;
-use crate::shared::counters::Answered;
 use crate::shared::outcome::OutcomeReceiver;
 use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore, StateChange};
 use crate::shared::thread;
@@ -110,8 +109,6 @@ struct ControlLoop {
     servers: HashMap<ServerSlot, Arc<Endpoint>>,
     /// What requests have seen since the last tick; emptied with each, its memory is kept.
     seen: HashMap<ServerSlot, OutcomeSummary>,
-    /// The answers of each server by the last tick.
-    answered: HashMap<ServerSlot, Answered>,
     /// How many outcomes were dropped by the last tick.
     dropped: u64,
     effects: Vec<Effect>,
@@ -130,7 +127,6 @@ impl ControlLoop {
             control: Control::new(seed),
             servers: HashMap::new(),
             seen: HashMap::new(),
-            answered: HashMap::new(),
             dropped: 0,
             effects: Vec::new(),
             checked,
@@ -184,15 +180,6 @@ impl ControlLoop {
             if self.servers.get(&report.slot).is_some_and(|server| server.incarnation == report.incarnation) {
                 let summary = self.seen.entry(report.slot).or_default();
                 summary.failed = summary.failed.saturating_add(1);
-            }
-        }
-        for (slot, endpoint) in &self.servers {
-            let now = endpoint.record.answered();
-            let before = self.answered.insert(*slot, now).unwrap_or_default();
-            if now.count != before.count {
-                let summary = self.seen.entry(*slot).or_default();
-                summary.answered = u32::try_from(now.count.saturating_sub(before.count)).unwrap_or(u32::MAX);
-                summary.latency = now.latency.saturating_sub(before.latency);
             }
         }
         let dropped = self.store.process().outcomes_dropped.get();

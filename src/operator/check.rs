@@ -5,6 +5,8 @@
 
 mod certificates;
 mod expects;
+mod likely;
+mod machine;
 mod render;
 mod warnings;
 
@@ -78,7 +80,8 @@ pub fn check(entry: &Path) -> CheckReport {
     check_files(&DiskFiles, entry, crate::base::time::wall_clock())
 }
 
-/// Checks `entry` of `files`; certificates are those of this machine, their ends seen from `now`.
+/// Checks `entry` of `files`; certificates, the user and the log's folder are those of this machine, the ends of
+/// certificates seen from `now`.
 pub fn check_files(files: &dyn RuleFiles, entry: &Path, now: SystemTime) -> CheckReport {
     let config = match load(files, entry) {
         Ok(config) => Arc::new(config),
@@ -86,6 +89,7 @@ pub fn check_files(files: &dyn RuleFiles, entry: &Path, now: SystemTime) -> Chec
     };
     let mut report = CheckReport::default();
     certificates::check(&config, now, &mut report);
+    machine::check(&config, &mut report);
     match RuleSet::compile(config.rules.clone()) {
         Ok(rules) => {
             let rules = Arc::new(rules);
@@ -95,6 +99,7 @@ pub fn check_files(files: &dyn RuleFiles, entry: &Path, now: SystemTime) -> Chec
         Err(error) => report.errors.push(compile_problem(&config, &error)),
     }
     warnings::find(&config, &mut report.warnings);
+    likely::find(&config, &mut report.warnings);
     report.errors.sort_by_key(Problem::position);
     report.warnings.sort_by_key(Problem::position);
     report.config = Some(config);

@@ -106,6 +106,10 @@ fn explain_request(options: &ExplainOptions, json: bool) -> u8 {
         Ok(explanation) => explanation,
         Err(error) => {
             say(error.render(style_of(&std::io::stderr())).trim_end());
+            if json {
+                // Who reads it has seen enough where it can't be written; the exit code says the rest.
+                let _ = writeln!(std::io::stdout().lock(), "{:#}", error.json());
+            }
             return 1;
         }
     };

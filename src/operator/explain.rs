@@ -65,6 +65,20 @@ impl ExplainError {
             Self::Request(error) => format!("{error}\n"),
         }
     }
+
+    /// The same for programs: an object `{"errors": [{"place": "file:line", "message": ".."}]}`; `place` is null where there
+    /// is none.
+    pub fn json(&self) -> serde_json::Value {
+        let errors: Vec<_> = match self {
+            Self::Rules(problems) => {
+                let tell =
+                    |problem: &Problem| serde_json::json!({"place": problem.place(), "message": problem.message()});
+                problems.iter().map(tell).collect()
+            }
+            Self::Request(error) => vec![serde_json::json!({"place": null, "message": error.to_string()})],
+        };
+        serde_json::json!({ "errors": errors })
+    }
 }
 
 /// Explains what comes of a request by the rule files of this machine.

@@ -203,8 +203,13 @@ impl Way<'_> {
         };
         let settings_of_pool = &snapshot.pool(pool).ok_or(Refusal::NoServer)?.pool;
         trace.note("body", || {
-            let owner = if rule.body_max.is_some() { "rule" } else { "listener" };
-            format!("at most {}, the {owner}'s limit", body_max(&rule, &settings.limits))
+            let places = snapshot.config.places.listeners.get(listener.0 as usize);
+            let owner = match places.and_then(|places| places.body_max.as_ref()) {
+                _ if rule.body_max.is_some() => "the rule's limit".to_owned(),
+                Some(place) => format!("the limit at {place}"),
+                None => "the default limit".to_owned(),
+            };
+            format!("at most {}, {owner}", body_max(&rule, &settings.limits))
         });
         let passage = Passage::of(&rule, settings_of_pool, &settings.limits, &head, &view, &captures)?;
         Ok(Outcome::Forward(Forward {

@@ -123,10 +123,11 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let secret = TicketSecret::random().map_err(|_| RunError::Random)?;
     let rules = Arc::new(RuleSet::compile(config.rules.clone())?);
     let (listeners, sockets) = open_listeners(&config, workers, &secret)?;
+    // Before the user changes: the folder may be root's. The thread changes its user with all others.
+    let log = config.access_log.as_ref().map(LogThread::start).transpose()?;
     if let Some(name) = &config.user {
         become_user(name)?;
     }
-    let log = config.access_log.as_ref().map(LogThread::start).transpose()?;
     let counters = Arc::new(ProcessCounters::default());
     let store = Arc::new(SnapshotStore::new(Arc::clone(&config), rules, Arc::clone(&counters)));
     let connections_max = config.process.connections_max.unwrap_or_else(|| connections_for(descriptors, &sockets));
@@ -337,5 +338,26 @@ impl Running {
             Some(name) => Err(RunError::ThreadDied(name)),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_opened_before_the_user_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let start_with = |log: &str| {
+            let file = folder.path().join(log);
+            let text = format!(
+                "listen \"127.0.0.1:0\"\nrule respond=404\nuser \"nobody-of-that-name\"\naccess-log {:?}\n",
+                file.display().to_string()
+            );
+            start(Arc::new(config::load_text(&text).unwrap())).err()
+        };
+        assert!(matches!(start_with("missing/access.log"), Some(RunError::Log(_))));
+        assert!(matches!(start_with("access.log"), Some(RunError::NoUser(_))));
+        assert!(folder.path().join("access.log").exists());
     }
 }

@@ -19,6 +19,7 @@ pub mod limit_table;
 mod limits;
 mod listener;
 mod load;
+mod mistakes;
 mod names;
 mod node;
 mod patterns;
@@ -50,7 +51,7 @@ pub use files::{MemoryFiles, RuleFiles};
 pub use include::{FILES_MAX, INCLUDE_DEPTH_MAX};
 pub use limit_table::{LIMITS, LimitEntry};
 pub use load::{load, load_text};
-pub use places::Places;
+pub use places::{Places, PoolPlaces};
 pub use problem::{ConfigErrors, Problem};
 
 /// Everything that rule files say, checked: every name resolved, every pattern valid.

@@ -58,12 +58,8 @@ pub enum Event<'a> {
 /// What requests have seen of one server in a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeSummary {
-    /// Requests it answered.
-    pub answered: u32,
     /// Requests that failed by its fault.
     pub failed: u32,
-    /// The latencies of the answers, added up.
-    pub latency: Duration,
     /// Connects that failed since the last good one, at the end of the while.
     pub connect_failures_in_a_row: u32,
 }

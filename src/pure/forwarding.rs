@@ -162,10 +162,13 @@ pub enum Hops {
 
 /// Takes a hop off the Max-Forwards of an OPTIONS or TRACE request (RFC 9110 7.6.2). The client's line is left out of what
 /// is passed on then. What is no number limits nothing and is passed on.
+#[inline]
 pub fn take_hop(head: &mut RequestHead, bytes: &[u8]) -> Hops {
-    if !matches!(head.method.of(bytes), b"OPTIONS" | b"TRACE") {
-        return Hops::Any;
-    }
+    if matches!(head.method.of(bytes), b"OPTIONS" | b"TRACE") { take_limited_hop(head, bytes) } else { Hops::Any }
+}
+
+#[cold]
+fn take_limited_hop(head: &mut RequestHead, bytes: &[u8]) -> Hops {
     let mut hops = Hops::Any;
     for field in head.fields.iter_mut().filter(|field| field.name.of(bytes).eq_ignore_ascii_case(MAX_FORWARDS)) {
         let Some(value) = decimal_value(field.value.of(bytes)) else { continue };
@@ -288,7 +291,8 @@ fn push_forwarding_fields(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
             }
         } else {
             out.extend_from_slice(b"Forwarded: ");
-            if origin.is_trusted {
+            // Behind a quote that is not closed, ours would be a part of somebody's text.
+            if origin.is_trusted && fields.known(Known::Forwarded).all(chain::is_whole) {
                 push_list(out, fields.known(Known::Forwarded));
             }
             push_element(out, &ours);

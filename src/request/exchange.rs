@@ -52,7 +52,7 @@ pub async fn serve(connection: &mut Connection) -> Next {
     let Some(grant) = admit(connection).await else { return Box::pin(turn_away(connection)).await };
     let mut buffer = grant.buffer();
     let mut held = Held::new(connection);
-    let next = loop {
+    loop {
         let Some(scratch) = &mut held.scratch else { break Next::Close };
         let next = exchange(connection, &grant, &mut buffer, scratch).await;
         if next != Next::Idle {
@@ -64,8 +64,7 @@ pub async fn serve(connection: &mut Connection) -> Next {
         {
             break end;
         }
-    };
-    next
+    }
 }
 
 /// Scratch memory while it is used, which then goes back to the worker. An exchange that is cut off in its middle, by a

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use crate::base::id::{ServerId, ServerSlot};
 use crate::pure::pool::Load;
@@ -42,11 +41,6 @@ impl Gauge {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One more, unless there are `max`. Several threads can't overrun it.
-    pub fn try_rise(&self, max: u64) -> bool {
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| (now < max).then_some(now + 1)).is_ok()
-    }
-
     /// One less. Only who counted one more may call it.
     pub fn fall(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
@@ -61,14 +55,8 @@ impl Gauge {
 /// What is counted for the whole process.
 #[derive(Debug, Default)]
 pub struct ProcessCounters {
-    /// Client connections that are open.
-    pub connections: Gauge,
-    /// Client connections since the start.
-    pub connections_accepted: Counter,
     /// Panics that were caught.
     pub panics: Counter,
-    /// Lines of the access log that were dropped because its writer could not keep up.
-    pub log_lines_dropped: Counter,
     /// Outcomes that control was not told of because its queue was full.
     pub outcomes_dropped: Counter,
     /// Snapshots that somebody still holds.
@@ -110,15 +98,6 @@ pub struct ServerRecord {
     pub load: Arc<Load>,
     traffic: Traffic,
     faults: Faults,
-}
-
-/// The answers of one server, as sums that only rise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Answered {
-    /// How many.
-    pub count: u64,
-    /// Their latencies, added up.
-    pub latency: Duration,
 }
 
 /// A copy of a server's counts. Each is exact; together they are of about one moment.
@@ -206,12 +185,6 @@ impl ServerRecord {
         if matches!(outcome, Outcome::ConnectError | Outcome::ConnectTimeout) {
             self.load.count_connect_failure();
         }
-    }
-
-    /// How many answers there were so far, and their latencies added up.
-    pub fn answered(&self) -> Answered {
-        let count = self.traffic.answers.iter().map(|class| class.load(Ordering::Relaxed)).sum();
-        Answered { count, latency: self.load.latency() }
     }
 
     /// A copy of the counts.

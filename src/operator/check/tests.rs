@@ -175,3 +175,45 @@ fn expressions_of_one_host_that_are_too_large_together_are_an_error() {
     let text = report.render(Style::Plain);
     assert!(text.contains("too large together") && text.contains("site.kdl:"), "{text}");
 }
+
+#[test]
+fn a_user_or_a_log_folder_that_is_not_there_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let errors_of = |lines: &str| {
+        let report = checked(&format!("{BASE}rule use=\"a\"\n{lines}"));
+        report.errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let log = |file: &str| format!("access-log {:?}\n", folder.path().join(file).display().to_string());
+    assert_eq!(errors_of("user \"nobody-of-that-name\"\n"), ["there is no user `nobody-of-that-name` on this machine"]);
+    assert_eq!(errors_of("user \"root\"\naccess-log \"-\"\n"), Vec::<String>::new());
+    assert_eq!(errors_of(&log("access.log")), Vec::<String>::new());
+    let missing = folder.path().join("missing");
+    assert_eq!(errors_of(&log("missing/access.log")), [format!("there is no folder {}", missing.display())]);
+    assert_eq!(errors_of(&log("")).len(), 1);
+}
+
+#[test]
+fn values_that_are_surely_meant_otherwise_are_warned_of() {
+    let rules = r##"
+listen "127.0.0.1:81" { trusted-proxies "10.0.0.0/8" "0.0.0.0/0" "::/0" }
+pool "twice" { server "s" "127.0.0.1:9000"; server "t" "127.0.0.1:9001"; server "u" "127.0.0.1:9000" }
+rule path="/img/*" use="a"
+rule path="/{*rest}" host="b.test" use="a" strip-prefix="/any"
+rule path="/c/{id}/x" use="a" strip-prefix="/c/1"
+rule path="/d/{*rest}" use="a" strip-prefix="/e"
+rule path="/f" use="twice" strip-prefix="/f/g"
+"##;
+    assert_eq!(
+        warnings_of(&format!("{BASE}{rules}")),
+        [
+            "every address is a trusted proxy",
+            "every address is a trusted proxy",
+            "two servers of `twice` have the address 127.0.0.1:9000",
+            "this `*` is a letter of the path and stands for nothing else",
+            "no path of this rule begins with /e",
+            "no path of this rule begins with /f/g",
+        ]
+    );
+    let text = checked(&format!("{BASE}rule path=\"/img/*\" use=\"a\"\n")).render(Style::Plain);
+    assert!(text.contains("write \"/img/{*rest}\""), "{text}");
+}

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use crate::base::id::PoolIndex;
-use crate::pure::config::{Config, Problem};
+use crate::pure::config::{Config, PoolPlaces, Problem};
 use crate::pure::rule::compile::RuleSet;
 use crate::pure::rule::cover::{Shadow, regex_is_prefix};
 use crate::pure::rule::{Action, HostPattern};
@@ -64,7 +64,7 @@ pub(super) fn pools_of(action: &Action) -> Vec<PoolIndex> {
 
 fn unused_pools(config: &Config, warnings: &mut Vec<Problem>) {
     let used: HashSet<PoolIndex> = config.rules.iter().flat_map(|rule| pools_of(&rule.action)).collect();
-    for (index, (pool, place)) in config.pools.iter().zip(&config.places.pools).enumerate() {
+    for (index, (pool, PoolPlaces { node: place, .. })) in config.pools.iter().zip(&config.places.pools).enumerate() {
         let is_used = u32::try_from(index).is_ok_and(|index| used.contains(&PoolIndex(index)));
         if !is_used {
             let problem = Problem::at(place, format!("no rule uses the pool `{}`", pool.name)).as_warning();
@@ -74,7 +74,7 @@ fn unused_pools(config: &Config, warnings: &mut Vec<Problem>) {
 }
 
 fn powerless_pools(config: &Config, warnings: &mut Vec<Problem>) {
-    for (pool, place) in config.pools.iter().zip(&config.places.pools) {
+    for (pool, PoolPlaces { node: place, .. }) in config.pools.iter().zip(&config.places.pools) {
         if pool.servers.iter().all(|server| server.weight == 0) {
             let problem = Problem::at(place, format!("all servers of `{}` have weight 0", pool.name)).as_warning();
             warnings.push(problem.label("every request gets 503").help("a weight of 0 gets nothing"));

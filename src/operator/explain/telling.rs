@@ -41,6 +41,8 @@ impl Explanation {
             Outcome::Refused(refusal) => ("refuse", None, Some(refused(*refusal))),
         };
         let captures = rehearsed.captures.iter();
+        let method = case_note(request.method).map(|text| Step { step: "method", text });
+        let steps = trace.notes().iter().map(|note| Step { step: note.step, text: note.text.clone() });
         Self {
             outcome,
             request: RequestTold {
@@ -55,7 +57,7 @@ impl Explanation {
             changes: rule.map(|rule| tell_changes(rule, &rehearsed)),
             forward,
             answer,
-            steps: trace.notes().iter().map(|note| Step { step: note.step, text: note.text.clone() }).collect(),
+            steps: method.into_iter().chain(steps).collect(),
         }
     }
 
@@ -63,6 +65,12 @@ impl Explanation {
     pub fn notes<'e>(&'e self, step: &'e str) -> impl Iterator<Item = &'e str> {
         self.steps.iter().filter(move |note| note.step == step).map(|note| note.text.as_str())
     }
+}
+
+/// A method in lower case is another method (RFC 9110 9.1), and hardly meant.
+fn case_note(method: &str) -> Option<String> {
+    let upper = method.to_ascii_uppercase();
+    (upper != method).then(|| format!("{method} is not {upper}: the case of a method counts, for rules and servers"))
 }
 
 fn tell_listener(config: &Config, request: &RequestDescription<'_>, rehearsed: &Rehearsed) -> ListenerTold {

@@ -88,8 +88,14 @@ impl Explanation {
                 format!("is sent to {location} with {status}{by}")
             }
             (_, Some(answer)) => format!("is answered with {}{by}: {}", answer.status, answer.because),
-            (Some(ForwardTold { pool, server: Some(ServerTold { name, address }), .. }), None) => {
-                format!("goes to the server `{name}` at {address} of the pool `{pool}`{by}")
+            (Some(forward @ ForwardTold { pool, server: Some(ServerTold { name, address }), .. }), None) => {
+                let server = format!("the server `{name}` at {address} of the pool `{pool}`");
+                let pools = drawn_from(forward);
+                if pools.is_empty() {
+                    format!("goes to {server}{by}")
+                } else {
+                    format!("goes to one of the pools {pools} at random{by}; this time to {server}")
+                }
             }
             (Some(_) | None, None) => "goes nowhere".to_owned(),
         }
@@ -107,6 +113,7 @@ impl Explanation {
             _ = write!(first, ", query {query}");
         }
         lines.push(first);
+        lines.extend(self.notes("method").map(str::to_owned));
         lines.extend(self.notes("path").map(str::to_owned));
         lines.push(if seen.client == self.request.peer {
             format!("the client is {}", seen.client)
@@ -148,6 +155,15 @@ impl Explanation {
         page.step("server", forward.server.iter().map(chosen));
         page.step("sends", forward.head.lines().filter(|line| !line.is_empty()));
     }
+}
+
+/// The pools that another request like this one may get; empty where the pool is certain.
+fn drawn_from(forward: &ForwardTold) -> String {
+    if !forward.is_drawn {
+        return String::new();
+    }
+    let arms = forward.split.iter().filter(|arm| arm.weight > 0);
+    arms.map(|arm| format!("`{}`", arm.pool)).collect::<Vec<_>>().join(", ")
 }
 
 fn change_lines(changes: &Changes, forward: Option<&ForwardTold>) -> Vec<String> {

@@ -26,6 +26,8 @@ pub(super) fn read(node: Node<'_>, names: &Names, captures: &Captures, problems:
         }
     }
     match places.as_slice() {
+        // The second argument has been reported: it was meant to be the action, or something like it.
+        [] if node.argument(1).is_some() => None,
         [] => {
             let problem = Problem::at(&node.place(), "this rule does nothing").label("no action");
             problems.add(problem.help(

@@ -6,7 +6,7 @@ use super::form::Kind;
 use super::node::Value;
 use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
-use crate::base::units::{self, UnitError, duration_text};
+use crate::base::units::{self, Bytes, UnitError, duration_text};
 
 /// Checks `value`, which belongs to `name`, against `kind`.
 pub(super) fn check(value: Value<'_>, name: &str, kind: &Kind, problems: &mut Problems) {
@@ -62,9 +62,14 @@ fn wrong_kind(value: Value<'_>, name: &str, kind: &Kind) -> Problem {
 }
 
 fn check_text(value: Value<'_>, name: &str, kind: &Kind) -> Option<Problem> {
-    let Some(text) = value.text() else {
+    let Some(text) = value.kdl.value().as_string() else {
         let problem = wrong_kind(value, name, kind);
         return Some(match value.kdl.value() {
+            // A port alone.
+            KdlValue::Integer(port @ 1..=65_535) if name == "listen" => problem.label(format!("write \"*:{port}\"")),
+            KdlValue::Integer(port @ 1..=65_535) if name == "server" => {
+                problem.label(format!("such as \"10.0.0.1:{port}\""))
+            }
             KdlValue::Integer(_) | KdlValue::Float(_) => problem.label(format!("write \"{}\"", value.written())),
             KdlValue::Bool(_) | KdlValue::Null | KdlValue::String(_) => problem.label("a text in quotes goes here"),
         });
@@ -81,9 +86,16 @@ fn check_word(value: Value<'_>, name: &str, kind: &Kind, now: &[&str], later: &[
     if now.contains(&word) {
         return None;
     }
+    match (name, known_elsewhere(word)) {
+        ("scheduler", Some(Elsewhere::Here(ours))) => {
+            let problem = Problem::at(&value.place(), format!("`{name}` does not know \"{word}\""));
+            return Some(problem.label(format!("write \"{ours}\"")).help(format!("it takes {}", wanted(kind))));
+        }
+        ("scheduler", Some(Elsewhere::Later)) => return Some(word_later(value, name, word, kind)),
+        _ => {}
+    }
     if later.contains(&word) {
-        let problem = Problem::at(&value.place(), format!("`{name} \"{word}\"` is not supported yet"));
-        return Some(problem.label("not in this version").help(format!("for now, `{name}` takes {}", wanted(kind))));
+        return Some(word_later(value, name, word, kind));
     }
     let problem = Problem::at(&value.place(), format!("`{name}` does not know \"{word}\""));
     let known = now.iter().chain(later).copied();
@@ -92,6 +104,28 @@ fn check_word(value: Value<'_>, name: &str, kind: &Kind, now: &[&str], later: &[
         None => problem.label("unknown"),
     };
     Some(problem.help(format!("it takes {}", wanted(kind))))
+}
+
+fn word_later(value: Value<'_>, name: &str, word: &str, kind: &Kind) -> Problem {
+    let problem = Problem::at(&value.place(), format!("`{name} \"{word}\"` is not supported yet"));
+    problem.label("not in this version").help(format!("for now, `{name}` takes {}", wanted(kind)))
+}
+
+/// What the language has for a scheduler of another proxy.
+enum Elsewhere {
+    /// This word.
+    Here(&'static str),
+    /// Nothing yet.
+    Later,
+}
+
+fn known_elsewhere(word: &str) -> Option<Elsewhere> {
+    match word {
+        "least_conn" | "leastconn" | "least-conn" | "least_request" => Some(Elsewhere::Here("wlc")),
+        "round_robin" | "roundrobin" | "round-robin" => Some(Elsewhere::Here("wrr")),
+        "ip_hash" | "ip-hash" | "hash" | "source" | "random" | "least_time" => Some(Elsewhere::Later),
+        _ => None,
+    }
 }
 
 fn check_whole(value: Value<'_>, name: &str, kind: &Kind, min: u64, max: u64) -> Option<Problem> {
@@ -128,10 +162,10 @@ fn check_unit(
     kind: &Kind,
     read: impl Fn(&str) -> Result<Option<(String, String)>, UnitError>,
 ) -> Option<Problem> {
-    let example = if matches!(kind, Kind::Size { .. }) { "MiB" } else { "s" };
     if let KdlValue::Integer(number) = value.kdl.value() {
         let problem = Problem::at(&value.place(), format!("`{name}` needs a unit: {number} of what?"));
-        return Some(problem.label(format!("write \"{number}{example}\", if that is meant")).help(units_of(kind)));
+        let meant = with_unit(kind, &number.to_string());
+        return Some(problem.label(format!("write \"{meant}\", if that is meant")).help(units_of(kind)));
     }
     let Some(text) = value.text() else { return Some(wrong_kind(value, name, kind).label("not this")) };
     let at = |message: String| Problem::at(&value.place(), message);
@@ -140,7 +174,8 @@ fn check_unit(
         Ok(Some((min, max))) => Some(at(format!("`{name}` must be from {min} to {max}")).label("out of range")),
         Err(UnitError::NoUnit { .. }) => {
             let problem = at(format!("`{name}` needs a unit: {text} of what?"));
-            Some(problem.label(format!("write \"{text}{example}\", if that is meant")).help(units_of(kind)))
+            let meant = with_unit(kind, text);
+            Some(problem.label(format!("write \"{meant}\", if that is meant")).help(units_of(kind)))
         }
         Err(UnitError::UnknownUnit { unit, .. }) => {
             let number = text.strip_suffix(unit.as_str()).unwrap_or_default();
@@ -155,6 +190,17 @@ fn check_unit(
             Some(at(format!("`{name}` wants {}", wanted(kind))).label("a whole number and a unit").help(units_of(kind)))
         }
         Err(UnitError::TooLarge) => Some(at(format!("`{name}`: the number is too large")).label("too large")),
+    }
+}
+
+/// A number with the unit that is probably meant: a size of thousands is one in bytes.
+fn with_unit(kind: &Kind, number: &str) -> String {
+    match kind {
+        Kind::Size { .. } => match number.parse() {
+            Ok(count) if count >= 1024 => Bytes(count).to_string(),
+            Ok(_) | Err(_) => format!("{number}MiB"),
+        },
+        _ => format!("{number}s"),
     }
 }
 

@@ -44,15 +44,7 @@ pub(super) fn first_fault(text: &str) -> Option<(Fault, std::ops::Range<usize>)>
         if depth > NESTING_MAX || dashes > NESTING_MAX {
             return Some((Fault::TooDeep, at..at + 1));
         }
-        let length = match bytes {
-            [b'/', b'/', ..] => Ok(rest.find(is_newline).unwrap_or(rest.len())),
-            [b'/', b'*', ..] => comment_length(bytes),
-            [b'/', b'-', ..] => Ok(2),
-            [b'"', ..] => quoted_length(rest),
-            [b'#', ..] => raw_length(rest),
-            _ => Ok(rest.chars().next().map_or(1, char::len_utf8)),
-        };
-        match length {
+        match piece_length(rest) {
             Ok(length) => at += length.max(1),
             Err((fault, place)) => return Some((fault, at + place.start..at + place.end)),
         }
@@ -60,7 +52,19 @@ pub(super) fn first_fault(text: &str) -> Option<(Fault, std::ops::Range<usize>)>
     None
 }
 
-type Length = Result<usize, (Fault, std::ops::Range<usize>)>;
+/// The length of the comment, string, `/-` or letter that `rest` begins with.
+pub(super) fn piece_length(rest: &str) -> Length {
+    match rest.as_bytes() {
+        [b'/', b'/', ..] => Ok(rest.find(is_newline).unwrap_or(rest.len())),
+        bytes @ [b'/', b'*', ..] => comment_length(bytes),
+        [b'/', b'-', ..] => Ok(2),
+        [b'"', ..] => quoted_length(rest),
+        [b'#', ..] => raw_length(rest),
+        _ => Ok(rest.chars().next().map_or(1, char::len_utf8)),
+    }
+}
+
+pub(super) type Length = Result<usize, (Fault, std::ops::Range<usize>)>;
 
 const fn is_newline(letter: char) -> bool {
     matches!(letter, '\n' | '\r' | '\u{85}' | '\u{b}' | '\u{c}' | '\u{2028}' | '\u{2029}')

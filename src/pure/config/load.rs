@@ -11,8 +11,9 @@ use super::limit_table::Settings;
 use super::limits::{self, Site};
 use super::names::{Names, Unique};
 use super::node::Node;
-use super::places::{Places, RulePlaces};
+use super::places::{Places, PoolPlaces, RulePlaces};
 use super::problem::{ConfigErrors, Problem, Problems};
+use super::source::Place;
 use super::{AccessLog, Config, LogFormat, expect, listener, pool, rule, shape};
 use crate::base::id::{ListenerIndex, PoolIndex};
 
@@ -54,6 +55,10 @@ fn empty() -> Config {
     }
 }
 
+fn body_max_place<'a>(mut limits: impl Iterator<Item = Node<'a>>) -> Option<Place> {
+    limits.find_map(|node| node.setting("body-max")).map(|value| value.place())
+}
+
 struct Loading {
     problems: Problems,
     names: Names,
@@ -74,6 +79,10 @@ impl Loading {
         limits::read(named("limits"), Site::Top, &mut top, &mut self.problems);
         self.config.process = top.process;
         self.listeners(named("listen"), &top);
+        let body_max = body_max_place(named("limits"));
+        for places in &mut self.config.places.listeners {
+            places.body_max = places.body_max.take().or_else(|| body_max.clone());
+        }
         self.pools(named("pool"));
         let rules = self.rules(named("rule"));
         for node in named("expect") {
@@ -116,7 +125,12 @@ impl Loading {
             let tls = node.child("tls");
             let certificates =
                 tls.iter().flat_map(|tls| tls.children("certificate")).map(|node| node.place()).collect();
-            self.config.places.listeners.push(super::places::ListenerPlaces { node: node.place(), certificates });
+            self.config.places.listeners.push(super::places::ListenerPlaces {
+                node: node.place(),
+                certificates,
+                body_max: body_max_place(node.children("limits")),
+                trusted_proxies: node.settings("trusted-proxies").map(|value| value.place()).collect(),
+            });
         }
     }
 
@@ -135,7 +149,10 @@ impl Loading {
                 let index = PoolIndex(u32::try_from(self.config.pools.len()).unwrap_or(u32::MAX));
                 self.names.add_pool(&name, index);
                 self.config.pools.push(Arc::new(pool));
-                self.config.places.pools.push(node.place());
+                self.config.places.pools.push(PoolPlaces {
+                    node: node.place(),
+                    servers: node.children("server").map(|server| server.place()).collect(),
+                });
             }
         }
     }
@@ -170,6 +187,7 @@ impl Loading {
             && pool::is_name(name, value.place(), "user", &mut self.problems)
         {
             self.config.user = Some(name.to_owned());
+            self.config.places.user = Some(value.place());
         }
         let Some(node) = access_log else { return };
         let Some((value, file)) = node.argument(0).and_then(|value| Some((value, value.text()?))) else { return };
@@ -178,6 +196,7 @@ impl Loading {
             self.problems.add(problem.help("\"-\" is standard output; without an `access-log` nothing is logged"));
         }
         let format = node.setting("format").and_then(|value| value.text());
+        self.config.places.access_log = Some(value.place());
         self.config.access_log = Some(AccessLog {
             file: (file != "-").then(|| node.source.beside(file)),
             format: if format == Some("combined") { LogFormat::Combined } else { LogFormat::Json },

@@ -117,7 +117,9 @@ impl<'a> Value<'a> {
 
     /// It as a text.
     pub(super) fn text(&self) -> Option<&'a str> {
-        self.kdl.value().as_string()
+        // In single quotes it has been reported, and would be in again by its reader.
+        let is_misquoted = self.kdl.format().is_some_and(|format| format.value_repr.starts_with('\''));
+        self.kdl.value().as_string().filter(|_| !is_misquoted)
     }
 
     /// It as a whole number of that type.

@@ -10,11 +10,15 @@ pub struct Places {
     /// Those of listeners.
     pub listeners: Vec<ListenerPlaces>,
     /// Each `pool`, without its block.
-    pub pools: Vec<Place>,
+    pub pools: Vec<PoolPlaces>,
     /// Those of rules.
     pub rules: Vec<RulePlaces>,
     /// Those of `expect` lines.
     pub expects: Vec<Place>,
+    /// That of `user`.
+    pub user: Option<Place>,
+    /// That of `access-log`.
+    pub access_log: Option<Place>,
 }
 
 /// A listener's places.
@@ -24,6 +28,19 @@ pub struct ListenerPlaces {
     pub node: Place,
     /// Its certificates in order.
     pub certificates: Vec<Place>,
+    /// Its trusted ranges in order.
+    pub trusted_proxies: Vec<Place>,
+    /// The `body-max` that holds for it, its own or that of the top; none where it is the default.
+    pub body_max: Option<Place>,
+}
+
+/// A pool's places.
+#[derive(Clone, Debug)]
+pub struct PoolPlaces {
+    /// The `pool`, without its block.
+    pub node: Place,
+    /// Its servers in order.
+    pub servers: Vec<Place>,
 }
 
 /// A rule's places.
@@ -35,12 +52,25 @@ pub struct RulePlaces {
     pub hosts: Vec<Place>,
     /// Its expressions in order.
     pub path_regexes: Vec<Place>,
+    /// Its path patterns in order.
+    pub paths: Vec<Place>,
+    /// Its `strip-prefix`, if it has one.
+    pub strip_prefix: Option<Place>,
+    /// Its key, if it has one.
+    pub key: Option<Place>,
 }
 
 impl RulePlaces {
     /// Those of a node.
     pub(super) fn of(node: Node<'_>) -> Self {
         let all = |name| node.settings(name).map(|value| value.place()).collect();
-        Self { node: node.place(), hosts: all("host"), path_regexes: all("path-regex") }
+        Self {
+            node: node.place(),
+            hosts: all("host"),
+            path_regexes: all("path-regex"),
+            paths: all("path"),
+            strip_prefix: node.setting("strip-prefix").map(|value| value.place()),
+            key: node.setting("key").map(|value| value.place()),
+        }
     }
 }

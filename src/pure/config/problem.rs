@@ -87,6 +87,11 @@ impl Problem {
         Some(Place { source: Arc::clone(source), span: label.offset()..label.offset() + label.len() }.to_string())
     }
 
+    /// The number of the line that it is about, from 1; none where it has no place.
+    pub(super) fn line(&self) -> Option<usize> {
+        Some(self.source.as_ref()?.line_of(self.labels.first()?.offset()))
+    }
+
     /// `file:line: message`.
     pub fn in_one_line(&self) -> String {
         match self.place() {

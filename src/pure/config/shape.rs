@@ -126,10 +126,13 @@ fn check_annotation(node: Node<'_>, annotation: Option<&KdlIdentifier>, problems
 fn check_arguments(node: Node<'_>, form: &'static NodeForm, problems: &mut Problems) {
     let mut count = 0;
     let mut before = None;
-    for value in node.arguments() {
+    let mut arguments = node.arguments().peekable();
+    while let Some(value) = arguments.next() {
         let last = if form.is_open { form.arguments.last() } else { None };
         match form.arguments.get(count).or(last) {
             Some(kind) => fit::check(value, form.name, kind, problems),
+            // A property without its `=`: the value behind it is told of.
+            None if arguments.peek().is_some() && value.text().is_some_and(|name| form.setting(name).is_some()) => {}
             None => problems.add(extra_argument(value, before, form)),
         }
         check_annotation(node, value.kdl.ty(), problems);

@@ -4,14 +4,24 @@ use std::sync::Arc;
 
 use kdl::{KdlDiagnostic, KdlDocument};
 
+use super::form::Kind;
 use super::lexical::{Fault, NESTING_MAX, first_fault};
+use super::mistakes;
 use super::problem::{Problem, Problems};
 use super::source::{Place, Source};
+use super::vocabulary::FILE_FORM;
+
+/// How many bytes are looked at around a mistake, so that long lines with many of them stay quick.
+const LOOK_MAX: usize = 256;
 
 /// The nodes of a file; `None` where its text is no KDL, which `problems` then says.
 pub(super) fn parse(source: &Arc<Source>, problems: &mut Problems) -> Option<KdlDocument> {
     if let Some((fault, span)) = first_fault(source.text()) {
         let place = Place { source: Arc::clone(source), span };
+        if let Some(problem) = mistakes::foreign(source) {
+            problems.add(problem);
+            return None;
+        }
         problems.add(match fault {
             Fault::TooDeep => {
                 Problem::at(&place, format!("more than {NESTING_MAX} blocks or comments lie in one another"))
@@ -19,18 +29,46 @@ pub(super) fn parse(source: &Arc<Source>, problems: &mut Problems) -> Option<Kdl
                     .help("is a `}` or `*/` missing above?")
             }
             Fault::OpenText => open_text(&place),
+            // `image/*` without quotes.
+            Fault::OpenComment if is_inside_word(&place) => {
+                mistakes::without_quotes(&mistakes::word_around(source, place.span.start))
+            }
             Fault::OpenComment => Problem::at(&place, "this comment is never closed").label("its `*/` is missing"),
         });
         return None;
     }
     match KdlDocument::parse_v2(source.text()) {
-        Ok(document) => Some(document),
+        Ok(document) => {
+            let is_unknown = |name: &str| FILE_FORM.child(name).is_none() && FILE_FORM.setting(name).is_none();
+            let foreign = document.nodes().iter().any(|node| is_unknown(node.name().value()));
+            if let Some(problem) = foreign.then(|| mistakes::foreign(source)).flatten() {
+                problems.add(problem);
+                return None;
+            }
+            Some(document)
+        }
         Err(error) => {
+            if let Some(problem) = mistakes::foreign(source) {
+                problems.add(problem);
+                return None;
+            }
             let before = problems.len();
+            let mistakes = mistakes::find(source);
+            let lines: Vec<_> = mistakes.iter().map(Problem::line).collect();
             for diagnostic in &error.diagnostics {
-                if let Some(problem) = translate(source, diagnostic) {
+                // Beside a mistake that is known, only what has nothing to do with it.
+                let told = if mistakes.is_empty() {
+                    translate(source, diagnostic)
+                } else {
+                    let place = place_of(source, diagnostic);
+                    explain(source, &place, place.text()).filter(|problem| !lines.contains(&problem.line()))
+                };
+                if let Some(problem) = told {
                     problems.add(problem);
                 }
+            }
+            for mistake in mistakes {
+                problems.add(mistake);
             }
             if problems.len() == before {
                 problems.add(Problem::nowhere(format!("{}: this is no KDL text", source.name())));
@@ -38,6 +76,12 @@ pub(super) fn parse(source: &Arc<Source>, problems: &mut Problems) -> Option<Kdl
             None
         }
     }
+}
+
+/// Whether what begins at `place` follows a letter without a blank between.
+fn is_inside_word(place: &Place) -> bool {
+    let before = place.source.text().get(..place.span.start).unwrap_or_default();
+    before.ends_with(|letter: char| letter.is_alphanumeric() || letter == '*')
 }
 
 fn open_text(place: &Place) -> Problem {
@@ -80,6 +124,21 @@ fn translate(source: &Arc<Source>, diagnostic: &KdlDiagnostic) -> Option<Problem
 
 /// The mistakes that people make most, known by their text.
 fn explain(source: &Arc<Source>, place: &Place, written: &str) -> Option<Problem> {
+    if let Some(word @ ("true" | "false")) = Some(written)
+        && is_switch(name_before(source, place))
+    {
+        return Some(Problem::at(place, format!("`{word}` is a word of KDL")).label(format!("write #{word}")));
+    }
+    if written.starts_with('\'') {
+        let rest = source.text().get(place.span.start + 1..).unwrap_or_default();
+        let rest = rest.get(..rest.floor_char_boundary(LOOK_MAX)).unwrap_or_default();
+        let line = rest.split(['\n', '\r']).next().unwrap_or_default();
+        let inner = line.split_once('\'').map_or_else(|| written.trim_matches('\''), |(inner, _)| inner);
+        let length = if line.contains('\'') { inner.len() + 2 } else { written.len() };
+        let place = Place { source: Arc::clone(source), span: place.span.start..place.span.start + length };
+        let problem = Problem::at(&place, "single quotes are letters like any other here");
+        return Some(problem.label(format!("write \"{inner}\"")));
+    }
     if let Some(word @ ("true" | "false" | "null" | "inf" | "nan")) = Some(written) {
         return Some(
             Problem::at(place, format!("`{word}` is a word of KDL")).label(format!("write #{word}, or \"{word}\"")),
@@ -110,6 +169,21 @@ fn explain(source: &Arc<Source>, place: &Place, written: &str) -> Option<Problem
         });
     }
     None
+}
+
+/// The word before a value, on the same line.
+fn name_before<'s>(source: &'s Arc<Source>, place: &Place) -> &'s str {
+    let text = source.text();
+    let start = text.ceil_char_boundary(place.span.start.saturating_sub(LOOK_MAX));
+    let before = text.get(start..place.span.start).unwrap_or_default();
+    let line = before.rsplit(['\n', '{', ';']).next().unwrap_or_default();
+    line.trim_end_matches([' ', '\t', '=']).rsplit([' ', '\t']).next().unwrap_or_default()
+}
+
+/// Whether a setting of that name is `#true` or `#false`.
+fn is_switch(name: &str) -> bool {
+    let mut found = FILE_FORM.children.iter().filter_map(|form| form.setting(name));
+    found.any(|setting| matches!(setting.kind, Kind::Switch))
 }
 
 /// Where the parser points, kept inside the text.

@@ -15,7 +15,7 @@ fn watched(number: u32) -> Watched {
 }
 
 fn row(count: u32) -> OutcomeSummary {
-    OutcomeSummary { failed: count, connect_failures_in_a_row: count, ..OutcomeSummary::default() }
+    OutcomeSummary { failed: count, connect_failures_in_a_row: count }
 }
 
 /// A core at work on a clock of its own.

@@ -57,8 +57,8 @@ pub(super) fn push_forwarded(out: &mut Vec<u8>, fields: Fields<'_>, ours: Hop<'_
 pub(super) fn push_for_list(out: &mut Vec<u8>, fields: Fields<'_>, peer: &AddressText) -> Option<()> {
     out.extend_from_slice(b"X-Forwarded-For: ");
     for line in fields.known(Known::Forwarded) {
-        let is_whole = !line.contains(&b'\\') && line.iter().filter(|byte| **byte == b'"').count() % 2 == 0;
-        if !is_whole {
+        // Escapes are not undone here.
+        if line.contains(&b'\\') || !is_whole(line) {
             return None;
         }
         for element in split_unquoted(line, b',').filter(|element| !element.trim_ascii().is_empty()) {
@@ -68,6 +68,20 @@ pub(super) fn push_for_list(out: &mut Vec<u8>, fields: Fields<'_>, peer: &Addres
     }
     push_all(out, [peer.bytes(), b"\r\n"]);
     Some(())
+}
+
+/// Whether every quote of a line is closed.
+pub(super) fn is_whole(line: &[u8]) -> bool {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for byte in line {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_quoted,
+            b'"' => is_quoted = !is_quoted,
+            _ => {}
+        }
+    }
+    !is_quoted
 }
 
 /// The scheme and the host that the first element of `Forwarded` names; each empty where it names none.

@@ -108,7 +108,7 @@ fn what_cannot_be_told_in_the_other_family_is_not_contradicted_there() {
     for lines in ["X-Forwarded-For: 8.8.8.8, unknown", "X-Forwarded-Proto: a b", "X-Forwarded-Host: a\"b"] {
         assert!(told(&format!("{lines}\r\n")).iter().all(|line| !line.starts_with("Forwarded")), "{lines}");
     }
-    for value in ["for=_hidden", "proto=https", "for=\"8.8.8.8", "for=8.8.8.8, by=1.1.1.1", "for=\"8.8.8.\\8\""] {
+    for value in ["for=_hidden", "proto=https", "for=8.8.8.8, by=1.1.1.1", "for=\"8.8.8.\\8\""] {
         let lines = told(&format!("Forwarded: {value}\r\n"));
         assert_eq!(lines, [format!("Forwarded: {value}, for=127.0.0.1;host=\"a.test\";proto=http")]);
     }
@@ -184,4 +184,13 @@ fn a_request_has_one_id_where_its_rule_sets_one() {
     let own = "rule use=\"a\" { set-request-header \"X-Request-Id\" \"of {client}\" }";
     assert_eq!(id(own), Some(vec!["X-Request-Id: of 192.0.2.1".to_owned()]));
     assert_eq!(id("rule use=\"a\" { remove-request-header \"X-Request-Id\" }"), Some(Vec::new()));
+}
+
+#[test]
+fn a_quote_that_a_trusted_proxy_leaves_open_does_not_swallow_what_we_say() {
+    for line in ["for=9.9.9.9;host=\"a", "for=9.9.9.9;host=\"a\\\""] {
+        let head = format!("GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: 9.9.9.9\r\nForwarded: {line}\r\n\r\n");
+        let out = forwarded(&head, origin("127.0.0.1", true, false));
+        assert!(out.contains("\r\nForwarded: for=127.0.0.1;host=\"a.test\";proto=http\r\n"), "{out}");
+    }
 }

@@ -10,7 +10,6 @@ use std::time::Duration;
 #[repr(align(64))]
 pub struct Load {
     active: AtomicU32,
-    inactive: AtomicU32,
     connect_failures: AtomicU32,
     answering: AtomicU64,
 }
@@ -21,14 +20,10 @@ impl Load {
         self.active.load(Ordering::Relaxed)
     }
 
-    /// Idle connections that are to count as load; 0 unless somebody says otherwise.
-    pub fn inactive(&self) -> u32 {
-        self.inactive.load(Ordering::Relaxed)
-    }
-
-    /// Says how many idle connections count as load.
-    pub fn set_inactive(&self, connections: u32) {
-        self.inactive.store(connections, Ordering::Relaxed);
+    /// Sets the requests in flight.
+    #[cfg(test)]
+    pub fn set_active(&self, requests: u32) {
+        self.active.store(requests, Ordering::Relaxed);
     }
 
     /// Adds the latency of an answer.

@@ -91,9 +91,10 @@ impl Scheduler for LeastConnections {
     }
 }
 
-/// The kernel's measure of a server's load.
+/// The kernel's measure of a server's load, 256 · active + inactive. Its inactive connections are those that end; ours are
+/// idle, cost a server next to nothing and are counted as none.
 fn load_of(candidate: &Candidate) -> u64 {
-    256 * u64::from(candidate.load.active()) + u64::from(candidate.load.inactive())
+    256 * u64::from(candidate.load.active())
 }
 
 /// The eligible candidate with the least load for its share, the first of equals in the order given.

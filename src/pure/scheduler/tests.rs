@@ -118,24 +118,10 @@ fn wlc_fills_by_weight_without_division() {
 }
 
 #[test]
-fn wlc_counts_an_idle_connection_as_a_256th_of_a_request() {
-    let candidates = pool(&[1, 1]);
-    let view = changed(&candidates, &Tried::NONE);
-    let mut picker = Picker::new(&WLC_FIRST, Phase::Start);
-    candidates[0].load.set_inactive(1);
-    assert_eq!(picker.pick(&view), Some(1));
-    candidates[1].load.try_reserve(None);
-    candidates[0].load.set_inactive(255);
-    assert_eq!(picker.pick(&view), Some(0));
-    candidates[0].load.set_inactive(257);
-    assert_eq!(picker.pick(&view), Some(1));
-}
-
-#[test]
 fn the_largest_loads_and_weights_do_not_overflow() {
     let candidates = pool(&[65_535, 1]);
     for candidate in &candidates {
-        candidate.load.set_inactive(u32::MAX);
+        candidate.load.set_active(u32::MAX);
     }
     let view = changed(&candidates, &Tried::NONE);
     assert_eq!(Picker::new(&WLC, Phase::Start).pick(&view), Some(0));

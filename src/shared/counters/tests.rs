@@ -73,11 +73,11 @@ fn what_is_written_for_every_request_lies_on_one_line() {
 }
 
 #[test]
-fn a_gauge_keeps_to_its_bound() {
+fn a_gauge_counts_up_and_down() {
     let gauge = Gauge::default();
-    assert!(gauge.try_rise(1));
-    assert!(!gauge.try_rise(1));
     gauge.rise();
+    gauge.rise();
+    assert_eq!(gauge.get(), 2);
     gauge.fall();
     gauge.fall();
     assert_eq!(gauge.get(), 0);

@@ -66,12 +66,30 @@ fn a_missing_file_is_named_with_what_relative_names_mean() {
 }
 
 #[test]
-fn a_file_that_never_ends_is_not_read_to_its_end() {
-    let files = CertificateFiles { certificate: "/dev/zero".into(), key: "/dev/zero".into() };
+fn a_file_that_is_no_certificate_by_its_size_is_not_read_to_its_end() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("huge.crt");
+    std::fs::File::create(&path).unwrap().set_len(FILE_MAX + 1).unwrap();
+    let files = CertificateFiles { certificate: path.clone(), key: path.clone() };
     assert_eq!(
         load_certificate(&files).unwrap_err().to_string(),
-        "can't read /dev/zero: more than 1 MiB is no certificate or key"
+        format!("can't read {}: more than 1 MiB is no certificate or key", path.display())
     );
+}
+
+/// To open a pipe would wait for somebody to write to it, and a device may never end.
+#[test]
+fn what_is_no_ordinary_file_is_not_opened() {
+    let folder = TempDir::new().unwrap();
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for path in [pipe, "/dev/zero".into()] {
+        let files = CertificateFiles { certificate: path.clone(), key: path.clone() };
+        assert_eq!(
+            load_certificate(&files).unwrap_err().to_string(),
+            format!("can't read {}: it is no ordinary file", path.display())
+        );
+    }
 }
 
 #[test]

@@ -1,0 +1,39 @@
+//! What the rule files want of this machine, apart from certificates and ports: a user, and a folder for the access log.
+//!
+//! It opens and makes nothing: a check leaves the machine as it was.
+
+use std::path::Path;
+
+use super::CheckReport;
+use crate::pure::config::{Config, Problem};
+
+/// Adds an error for each that is not there.
+pub(super) fn check(config: &Config, report: &mut CheckReport) {
+    if let (Some(name), Some(place)) = (&config.user, &config.places.user) {
+        let found = nix::unistd::User::from_name(name);
+        if !matches!(found, Ok(Some(_))) {
+            let problem = Problem::at(place, format!("there is no user `{name}` on this machine"));
+            report
+                .errors
+                .push(problem.label("unknown here").help("a start would fail: make the user, or name another"));
+        }
+    }
+    let file = config.access_log.as_ref().and_then(|log| log.file.as_deref());
+    if let (Some(file), Some(place)) = (file, &config.places.access_log) {
+        report.errors.extend(
+            log_trouble(file)
+                .map(|(message, help)| Problem::at(place, message).label("the access log can't be opened").help(help)),
+        );
+    }
+}
+
+fn log_trouble(file: &Path) -> Option<(String, &'static str)> {
+    if file.is_dir() {
+        return Some((format!("{} is a folder", file.display()), "name a file in it"));
+    }
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.is_dir() {
+        return None;
+    }
+    Some((format!("there is no folder {}", folder.display()), "make it before a start: only the file is made"))
+}
