@@ -381,7 +381,8 @@ fn reasons(files: &[File]) -> BTreeSet<String> {
             .map(|found| found.lines)
             .collect();
         for (at, token) in source.tokens.iter().enumerate().filter(|(_, token)| token.kind == Kind::Literal) {
-            let is_set = at >= 4 && source.reads(at - 4, &["reason", "=", "Some", "("]);
+            let is_set = (at >= 4 && source.reads(at - 4, &["reason", "=", "Some", "("]))
+                || (at >= 2 && source.reads(at - 2, &["reason", ":"]));
             if is_set || functions.iter().any(|lines| lines.contains(&token.line)) {
                 found.insert(token.text.trim_matches('"').to_owned());
             }

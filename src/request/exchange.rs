@@ -93,8 +93,11 @@ impl Drop for Held {
     fn drop(&mut self) {
         let Some(mut scratch) = self.scratch.take() else { return };
         if scratch.record.is_open() {
-            let is_panic = std::thread::panicking();
-            scratch.record.reason = Some(if is_panic { "panic" } else { "stopped" });
+            if std::thread::panicking() {
+                scratch.record.reason = Some("panic");
+            } else {
+                scratch.record.reason = Some("stopped");
+            }
             let source = Source { worker: &self.worker, listener: &self.listener, peer: self.peer, tls: self.tls };
             scratch.record.settle(&source, scratch.upload.passed(), scratch.download.passed());
             // What a panic left of it is not to be trusted.
