@@ -1,6 +1,6 @@
 //! Request layer: the line from an accepted connection to a settled account.
 //!
-//! `listener → tls → connection → exchange: head → rule → persistence → scheduler → upstream → forward → account`. Every part
+//! `listener → tls → connection → exchange: head → rule → scheduler → upstream → forward → account`. Every part
 //! belongs to one worker thread: nothing here is locked, and nothing wakes another thread. It refuses to know the control
 //! layer: the two meet at the snapshot, at outcomes and at counters.
 pub mod access_log;

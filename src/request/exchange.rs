@@ -1,5 +1,5 @@
 //! An exchange: one request and its answer, top to bottom. It is the only place that knows the order
-//! `head → rule → persistence → scheduler → upstream → forward → account`.
+//! `head → rule → scheduler → upstream → forward → account`.
 
 pub mod answer;
 pub mod attempt;
