@@ -6,10 +6,10 @@ use std::time::Duration;
 use pointsman::operator::check::{Style, render};
 use pointsman::pure::config::load_text;
 
-/// The time that this thread has had a processor for, from Linux's own count: others on the machine don't add to it.
+/// The time that this process has had a processor for, the parser's thread included: others on the machine don't add to it.
 fn processor_time() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    Duration::from_nanos(text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0))
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID);
+    now.map_or(Duration::ZERO, Duration::from)
 }
 
 fn large() -> String {

@@ -14,6 +14,20 @@ use super::vocabulary::FILE_FORM;
 /// How many bytes are looked at around a mistake, so that long lines with many of them stay quick.
 const LOOK_MAX: usize = 256;
 
+/// The stack that the parser gets: it goes down a level for every block and for much that repeats, and a thread's usual
+/// stack has been seen to end before it did. The memory is taken only as far as it is used.
+const PARSER_STACK: usize = 256 * 1024 * 1024;
+
+/// Parses on a stack of its own; where no thread can be had, on this one.
+fn parse_deeply(text: &str) -> Result<KdlDocument, kdl::KdlError> {
+    let parse = || KdlDocument::parse_v2(text);
+    let parsed = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(PARSER_STACK).spawn_scoped(scope, parse).ok()?;
+        thread.join().ok()
+    });
+    parsed.unwrap_or_else(parse)
+}
+
 /// The nodes of a file; `None` where its text is no KDL, which `problems` then says.
 pub(super) fn parse(source: &Arc<Source>, problems: &mut Problems) -> Option<KdlDocument> {
     if let Some((fault, span)) = first_fault(source.text()) {
@@ -37,7 +51,7 @@ pub(super) fn parse(source: &Arc<Source>, problems: &mut Problems) -> Option<Kdl
         });
         return None;
     }
-    match KdlDocument::parse_v2(source.text()) {
+    match parse_deeply(source.text()) {
         Ok(document) => {
             let is_unknown = |name: &str| FILE_FORM.child(name).is_none() && FILE_FORM.setting(name).is_none();
             let foreign = document.nodes().iter().any(|node| is_unknown(node.name().value()));
