@@ -54,7 +54,7 @@ pub struct Server {
 /// How the servers of a pool are spoken to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// The protocol. Nothing asks for it while there is one alone.
+    /// The protocol.
     pub protocol: UpstreamProtocol,
     /// The most idle connections kept per worker and server.
     pub idle_max: u32,
@@ -74,6 +74,8 @@ pub enum UpstreamProtocol {
     /// HTTP/1.1.
     #[default]
     Http1,
+    /// HTTP/2 without TLS, with prior knowledge (RFC 9113 3.3).
+    H2c,
 }
 
 /// The time bounds of a pool's exchanges.

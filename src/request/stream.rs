@@ -11,6 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::request::buffers::Buffer;
+use crate::request::h2_server::H2ServerStream;
+use crate::transport::h2::Below;
 use crate::transport::tls::TlsStream;
 
 /// A client's connection.
@@ -22,11 +24,13 @@ pub enum ClientStream {
     Tls(Box<TlsStream>),
 }
 
-/// A server's connection. TLS, unix sockets and HTTP/2 become variants of it.
+/// A server's connection. TLS and unix sockets become variants of it.
 #[derive(Debug)]
 pub enum ServerStream {
     /// Plain TCP.
     Plain(TcpStream),
+    /// A stream of an HTTP/2 connection, good for one request; boxed, for it is large.
+    H2(Box<H2ServerStream>),
 }
 
 /// What both ends can do.
@@ -185,22 +189,31 @@ impl ClientStream {
 
 impl Stream for ServerStream {
     fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
-        let Self::Plain(stream) = self;
-        poll_fill(stream, context, buffer)
+        match self {
+            Self::Plain(stream) => poll_fill(stream, context, buffer),
+            Self::H2(stream) => stream.poll_fill(context, buffer),
+        }
     }
 
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        let Self::Plain(stream) = self;
-        poll_write_tcp(stream, context, slices)
+        match self {
+            Self::Plain(stream) => poll_write_tcp(stream, context, slices),
+            Self::H2(stream) => stream.poll_write(context, slices),
+        }
     }
 
-    fn poll_flush(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::H2(stream) => stream.poll_flush(context),
+        }
     }
 
     fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self::Plain(stream) = self;
-        Pin::new(stream).poll_shutdown(context)
+        match self {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::H2(stream) => stream.poll_shutdown(context),
+        }
     }
 }
 
@@ -209,19 +222,84 @@ impl ServerStream {
     pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         #[cfg(test)]
         crate::request::tests::faults::step();
-        let Self::Plain(stream) = self;
-        stream.poll_read_ready(context)
+        match self {
+            Self::Plain(stream) => stream.poll_read_ready(context),
+            Self::H2(stream) => stream.poll_readable(context),
+        }
+    }
+
+    /// Whether another request can follow on it.
+    pub const fn is_reusable(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::H2(_) => false,
+        }
+    }
+
+    /// Whether the server can say that it has done nothing with a request that was written.
+    pub const fn may_refuse(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::H2(_) => true,
+        }
     }
 
     /// Whether an idle connection has stayed silent: neither closed nor chattering. Costs no syscall unless the runtime has
     /// seen something arrive, or `is_certain` asks for the socket itself to be looked at.
     pub fn is_quiet(&self, is_certain: bool) -> bool {
-        let Self::Plain(stream) = self;
+        let Self::Plain(stream) = self else { return false };
         let seen = if is_certain {
             socket2::SockRef::from(stream).peek(&mut [std::mem::MaybeUninit::uninit()])
         } else {
             stream.try_read(&mut [0])
         };
         matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+/// So that HTTP/2 connections can be made over it.
+impl AsyncRead for ServerStream {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::H2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+}
+
+impl AsyncWrite for ServerStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Stream::poll_write(self.get_mut(), context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Stream::poll_write(self.get_mut(), context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_flush(self.get_mut(), context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_shutdown(self.get_mut(), context)
+    }
+}
+
+impl Below for ServerStream {
+    fn has_arrived(&self) -> bool {
+        let tcp = match self {
+            Self::Plain(stream) => stream,
+            Self::H2(_) => return false,
+        };
+        let seen = socket2::SockRef::from(tcp).peek(&mut [std::mem::MaybeUninit::uninit()]);
+        !matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 }

@@ -24,6 +24,7 @@ use crate::request::clock;
 use crate::request::date::HttpDate;
 use crate::request::deadlines::{Deadline, Deadlines};
 use crate::request::exchange::scratch::Scratch;
+use crate::request::h2_server::H2Connections;
 use crate::request::listener::{self, Closing, Listener};
 use crate::request::process::{ClientPlace, Process};
 use crate::request::upstream::IdleConnections;
@@ -53,6 +54,8 @@ pub struct Worker {
     pub buffers: Rc<BufferPool>,
     /// Idle connections to servers.
     pub idle: IdleConnections,
+    /// Connections to servers that speak HTTP/2.
+    pub h2: Rc<H2Connections>,
     /// Random numbers for choices; never for what is to be unique or secret.
     pub rng: RefCell<Rng>,
     /// The access log.
@@ -152,6 +155,7 @@ impl Worker {
         let worker = Rc::new(Self {
             buffers: BufferPool::new(shared.limits.buffer_memory),
             idle: IdleConnections::default(),
+            h2: Rc::default(),
             rng: RefCell::new(Rng::new(seed("choices"))),
             admission: Admission::new(store, outcomes, seed("schedulers")),
             date: RefCell::default(),
@@ -189,6 +193,7 @@ impl Worker {
             tokio::time::sleep(SWEEP).await;
             let now = clock::refresh();
             self.idle.sweep(now);
+            self.h2.sweep(now);
             if let Some(log) = &mut *self.log.borrow_mut() {
                 log.flush(now);
             }

@@ -23,6 +23,12 @@ pub enum DialError {
     /// We have no descriptor, port or memory left.
     #[error("this machine is out of descriptors, ports or memory: {0}")]
     Exhausted(io::Error),
+    /// The server does not begin an HTTP/2 connection with its SETTINGS.
+    #[error("the server does not speak HTTP/2")]
+    NotHttp2,
+    /// All connections to the server have as many streams as it allows, and there may be no more of them.
+    #[error("all connections to the server are full")]
+    Full,
     /// The kind of address can't be dialled yet.
     #[error("addresses of this kind are not supported yet")]
     Unsupported,
@@ -32,8 +38,25 @@ impl DialError {
     /// Who is to blame: only a server's fault is evidence against it.
     pub const fn blame(&self) -> Blame {
         match self {
-            Self::Refused | Self::TimedOut | Self::Unreachable(_) => Blame::Server,
-            Self::Exhausted(_) | Self::Unsupported => Blame::Us,
+            Self::Refused | Self::TimedOut | Self::Unreachable(_) | Self::NotHttp2 => Blame::Server,
+            Self::Exhausted(_) | Self::Full | Self::Unsupported => Blame::Us,
+        }
+    }
+
+    /// The same error for another request that waited for the same connection.
+    pub fn again(&self) -> Self {
+        let copy = |error: &io::Error| match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => error.kind().into(),
+        };
+        match self {
+            Self::Refused => Self::Refused,
+            Self::TimedOut => Self::TimedOut,
+            Self::Unreachable(error) => Self::Unreachable(copy(error)),
+            Self::Exhausted(error) => Self::Exhausted(copy(error)),
+            Self::NotHttp2 => Self::NotHttp2,
+            Self::Full => Self::Full,
+            Self::Unsupported => Self::Unsupported,
         }
     }
 }

@@ -8,6 +8,7 @@
 #[path = "../support/harness.rs"]
 mod support;
 
+mod again_h2c;
 mod bodies;
 mod cancellation;
 mod check;
@@ -30,4 +31,5 @@ mod rules_applied;
 mod tls;
 mod trust;
 mod tunnel;
+mod upstream_h2;
 mod upstream_pool;

@@ -6,6 +6,8 @@
 
 pub mod client;
 pub mod deadline;
+pub mod h2_frames;
+pub mod h2c_front;
 pub mod message;
 pub mod origin;
 pub mod proxy;

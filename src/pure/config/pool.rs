@@ -10,7 +10,7 @@ use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
 use super::{address, limits};
 use crate::base::id::ServerId;
-use crate::pure::pool::{Pool, SchedulerConfig, Server, Ties, WrrMode};
+use crate::pure::pool::{Pool, SchedulerConfig, Server, Ties, UpstreamProtocol, WrrMode};
 
 /// A pool of that name.
 pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> Pool {
@@ -19,6 +19,9 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
         if let Some(child) = node.child(child) {
             limits::read_pool_node(child, &mut settings);
         }
+    }
+    if let Some("h2c") = node.child("upstream").and_then(|node| node.argument(0)?.text()) {
+        settings.upstream.protocol = UpstreamProtocol::H2c;
     }
     if let Some(retry) = node.child("retry") {
         read_retry(retry, &mut settings, problems);

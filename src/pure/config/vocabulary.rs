@@ -33,7 +33,7 @@ static LIMITS: NodeForm =
 static LISTEN: NodeForm = NodeForm::new("listen", r#"listen "0.0.0.0:80""#)
     .taking(&[ADDRESS], 1)
     .with(&[
-        Setting::list("protocols", Kind::Word { now: &["http/1.1"], later: &["h2", "h2c"] }),
+        Setting::list("protocols", Kind::Word { now: &["http/1.1", "h2c"], later: &["h2"] }),
         Setting::list("trusted-proxies", text("an address range")),
         Setting::one("via", Kind::Word { now: &["on", "off"], later: &[] }),
         Setting::one("request-id", Kind::Switch),
@@ -82,7 +82,7 @@ static SCHEDULER: NodeForm = NodeForm::new("scheduler", r#"scheduler "wrr""#)
 
 static UPSTREAM_SETTINGS: [Setting; 2] = limit_table::settings("upstream");
 static UPSTREAM: NodeForm = NodeForm::new("upstream", r#"upstream "http/1.1" idle-max=128 idle-timeout="4s""#)
-    .taking(&[Kind::Word { now: &["http/1.1"], later: &["h2", "h2c"] }], 0)
+    .taking(&[Kind::Word { now: &["http/1.1", "h2c"], later: &["h2"] }], 0)
     .with(&UPSTREAM_SETTINGS)
     .holding(&[&UPSTREAM_TLS]);
 static UPSTREAM_TLS: NodeForm = NodeForm::later("tls");

@@ -4,18 +4,20 @@
 //! idempotent one while no byte of the answer has come (RFC 9110 9.2.2), within the pool's budget.
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::Poll;
 
 use tokio::net::TcpStream;
 
 use crate::base::error::{Blame, RetrySafety};
 use crate::base::time;
-use crate::pure::pool::Tried;
+use crate::pure::pool::{Tried, UpstreamProtocol};
 use crate::request::buffers::Grant;
 use crate::request::exchange::channel::{Channel, ServerEnd};
 use crate::request::exchange::choice::{self, Choice};
 use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
+use crate::request::h2_server::{H2ServerStream, Target};
 use crate::request::stream::ServerStream;
 use crate::transport::dial::{DialError, dial};
 
@@ -60,6 +62,52 @@ async fn ask(channel: &mut Channel<'_>, grant: &Grant, choice: &mut Choice) -> R
 
 /// An idle connection that has stayed silent, or a new one. The client's going away ends the wait.
 async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<ServerStream, Failure> {
+    match choice.pool.upstream.protocol {
+        UpstreamProtocol::Http1 => connect_h1(channel, choice).await,
+        UpstreamProtocol::H2c => connect_h2(channel, choice).await,
+    }
+}
+
+/// A place on a connection that others use as well, or on a new one. The client's going away ends the wait.
+async fn connect_h2(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<ServerStream, Failure> {
+    let connections = Rc::clone(&channel.connection.worker.h2);
+    let is_certain = !channel.scratch.is_idempotent;
+    let now = channel.connection.worker.now();
+    if let Some(place) = connections.try_place(&target(choice), now, is_certain) {
+        choice.is_reused = true;
+        return Ok(ServerStream::H2(Box::new(H2ServerStream::new(place))));
+    }
+    let started = time::now();
+    let mut may_make_room = true;
+    let (place, is_reused) = loop {
+        let wait = connections.place(target(choice), is_certain);
+        match unless_client_goes(channel, wait).await {
+            Err(Failure::Connect(DialError::Exhausted(_))) if may_make_room && has_made_room(channel) => {
+                may_make_room = false;
+            }
+            reached => break reached?,
+        }
+    };
+    choice.is_reused = is_reused;
+    if !is_reused {
+        choice.lease.connected();
+        channel.scratch.record.connect = Some(time::now().since(started));
+    }
+    Ok(ServerStream::H2(Box::new(H2ServerStream::new(place))))
+}
+
+fn target(choice: &Choice) -> Target<'_> {
+    let endpoint = choice.lease.endpoint();
+    Target {
+        slot: endpoint.record.slot,
+        incarnation: endpoint.incarnation,
+        address: &endpoint.server.address,
+        upstream: &choice.pool.upstream,
+        timeout: choice.pool.timeouts.connect,
+    }
+}
+
+async fn connect_h1(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<ServerStream, Failure> {
     let worker = &channel.connection.worker;
     let endpoint = choice.lease.endpoint();
     if !choice.wants_fresh {
@@ -88,11 +136,19 @@ async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Serve
 /// Dials, until the client goes away.
 async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<TcpStream, Failure> {
     let address = &choice.lease.endpoint().server.address;
-    let mut dialled = Box::pin(dial(address, choice.pool.timeouts.connect));
+    unless_client_goes(channel, dial(address, choice.pool.timeouts.connect)).await
+}
+
+/// Waits, until the client goes away.
+async fn unless_client_goes<T>(
+    channel: &mut Channel<'_>,
+    wait: impl Future<Output = Result<T, DialError>>,
+) -> Result<T, Failure> {
+    let mut wait = Box::pin(wait);
     poll_fn(|context| {
         #[cfg(test)]
         crate::request::tests::faults::step();
-        if let Poll::Ready(result) = dialled.as_mut().poll(context) {
+        if let Poll::Ready(result) = wait.as_mut().poll(context) {
             return Poll::Ready(result.map_err(Failure::from));
         }
         channel.poll_client_gone(context).map(Err)
@@ -102,10 +158,10 @@ async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<TcpStream, 
 
 /// Closes the worker's idle connections to servers, where there are any: each holds a descriptor and a port.
 fn has_made_room(channel: &Channel<'_>) -> bool {
-    let idle = &channel.connection.worker.idle;
-    let has_any = !idle.is_empty();
-    idle.clear();
-    has_any
+    let worker = &channel.connection.worker;
+    let has_any = !worker.idle.is_empty();
+    worker.idle.clear();
+    worker.h2.clear_idle() || has_any
 }
 
 /// Whether an answer is one that the pool asks again for, and may be.

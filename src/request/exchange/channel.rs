@@ -19,6 +19,7 @@ use crate::request::connection::Connection;
 use crate::request::exchange::failure::Failure;
 use crate::request::exchange::flow::{FlowError, Wait};
 use crate::request::exchange::scratch::Scratch;
+use crate::request::h2_server::Fault;
 use crate::request::stream::{ServerStream, Stream as _};
 
 /// The most interim answers (1xx) to one request.
@@ -102,6 +103,7 @@ impl<'a> Channel<'a> {
         self.is_upload_broken = false;
         self.waits_for = None;
         self.scratch.response.clear();
+        self.scratch.server_reset = None;
     }
 
     /// Takes the server off and goes back to the start of the request.
@@ -161,10 +163,15 @@ impl<'a> Channel<'a> {
             }
             match server.stream.poll_fill(context, &mut server.buffer) {
                 Poll::Ready(Ok(1..)) => self.waits_for = None,
-                Poll::Ready(Ok(0) | Err(_)) if server.buffer.is_empty() && self.interim == 0 => {
+                Poll::Ready(Err(error)) => {
+                    let has_begun = !server.buffer.is_empty() || self.interim > 0;
+                    self.scratch.server_reset = Fault::in_error(&error).and_then(Fault::code);
+                    return Err(Failure::of_server(&error, self.is_written, has_begun));
+                }
+                Poll::Ready(Ok(0)) if server.buffer.is_empty() && self.interim == 0 => {
                     return Err(Failure::Reset { is_written: self.is_written });
                 }
-                Poll::Ready(Ok(0) | Err(_)) => return Err(Failure::Truncated),
+                Poll::Ready(Ok(0)) => return Err(Failure::Truncated),
                 Poll::Pending => return Ok(false),
             }
         }
@@ -296,6 +303,10 @@ impl<'a> Channel<'a> {
         match moved {
             Poll::Ready(Ok(())) if self.is_over(verdict) => return Poll::Ready(Ok(())),
             Poll::Ready(Err(FlowError::Write(_))) => return Poll::Ready(Err(Failure::ClientGone)),
+            Poll::Ready(Err(FlowError::Read(error))) => {
+                self.scratch.server_reset = Fault::in_error(&error).and_then(Fault::code);
+                return Poll::Ready(Err(Failure::Truncated));
+            }
             Poll::Ready(Err(_)) => return Poll::Ready(Err(Failure::Truncated)),
             Poll::Ready(Ok(())) | Poll::Pending => {}
         }
@@ -321,7 +332,7 @@ impl<'a> Channel<'a> {
         self.scratch.response.keep_alive
             && self.scratch.upload.is_done()
             && !self.is_upload_broken
-            && self.server.as_ref().is_some_and(|server| server.buffer.is_empty())
+            && self.server.as_ref().is_some_and(|server| server.buffer.is_empty() && server.stream.is_reusable())
     }
 
     fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
@@ -337,7 +348,7 @@ impl<'a> Channel<'a> {
         });
         if upload.has_moved() && !self.is_written {
             self.is_written = true;
-            if !is_idempotent {
+            if !is_idempotent && !server.stream.may_refuse() {
                 kept.give_up();
             }
         }

@@ -132,6 +132,8 @@ pub struct Flow {
     /// Whether the data leaves in chunks.
     is_chunked_out: bool,
     is_ended: bool,
+    /// Whether a layer below keeps nothing of it back.
+    is_flushed: bool,
     outgoing: Outgoing,
     /// Data bytes let through.
     passed: u64,
@@ -148,6 +150,7 @@ impl Default for Flow {
             length: BodyLength::None,
             is_chunked_out: false,
             is_ended: true,
+            is_flushed: true,
             outgoing: Outgoing::default(),
             passed: 0,
             limit: u64::MAX,
@@ -164,6 +167,7 @@ impl Flow {
         self.length = length;
         self.is_chunked_out = is_chunked_out;
         self.is_ended = length == BodyLength::None;
+        self.is_flushed = false;
         self.passed = 0;
         self.limit = limit;
         self.wait = Wait::Nothing;
@@ -188,6 +192,7 @@ impl Flow {
         self.give_up(buffer);
         self.outgoing.prefix.extend_from_slice(head);
         self.outgoing.prefix.extend_from_slice(kept);
+        self.is_flushed = false;
         self.moved = false;
     }
 
@@ -203,7 +208,7 @@ impl Flow {
 
     /// Whether the whole body has been read, framed and written.
     pub fn is_done(&self) -> bool {
-        self.is_ended && self.outgoing.is_empty()
+        self.is_ended && self.is_flushed && self.outgoing.is_empty()
     }
 
     /// How many bytes of the body are still to come, as far as is known.
@@ -336,6 +341,7 @@ impl Flow {
             ready!(self.outgoing.poll_send(context, to, buffer, &mut self.moved)).map_err(FlowError::Write)?;
             if self.is_ended {
                 ready!(to.poll_flush(context)).map_err(FlowError::Write)?;
+                self.is_flushed = true;
                 self.wait = Wait::Nothing;
                 return Poll::Ready(Ok(()));
             }

@@ -1,5 +1,6 @@
 //! Memory of an exchange that is kept from one to the next, so that a request allocates nothing.
 
+use crate::base::h2_reset::H2Reset;
 use crate::base::units::Bytes;
 use crate::pure::decision::Changed;
 use crate::pure::h1::body::BodyLength;
@@ -50,6 +51,8 @@ pub struct Scratch {
     pub is_broken: bool,
     /// The upgrade token that the server is asked for; empty: none.
     pub upgrade: Vec<u8>,
+    /// The code with which the server reset its HTTP/2 stream.
+    pub server_reset: Option<H2Reset>,
     /// Where the answer's media type is to be learned.
     pub learning: Learning,
     /// The request's id where it is one of ours.
@@ -94,6 +97,7 @@ impl Scratch {
         self.is_broken = false;
         self.is_head_request = false;
         self.upgrade.clear();
+        self.server_reset = None;
         self.learning.is_wanted = false;
         self.request_id.clear();
     }
