@@ -1,19 +1,22 @@
-//! The end of an HTTP/2 stream by a reset, as an error that carries the code from one side of an exchange to the other.
+//! The code of an HTTP/2 reset on its way through interfaces that know only I/O errors. It refuses to judge the code.
 
 use std::io;
 
-/// A stream was reset, with this code (RFC 9113 7). Inside an `io::Error`, by [`io::Error::other`].
+/// A stream was reset with this code (RFC 9113 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the stream was reset with code {0}")]
+#[error("the stream was reset with HTTP/2 error code {0}")]
 pub struct H2Reset(pub u32);
 
 impl H2Reset {
-    /// REFUSED_STREAM: nothing was done with the request, and it may be sent again (RFC 9113 8.7).
-    pub const REFUSED_STREAM: Self = Self(7);
-
-    /// The reset that an error carries, if it does.
+    /// The code that an error carries, where it carries one.
     pub fn of(error: &io::Error) -> Option<Self> {
-        error.get_ref()?.downcast_ref().copied()
+        error.get_ref()?.downcast_ref::<Self>().copied()
+    }
+}
+
+impl From<H2Reset> for io::Error {
+    fn from(reset: H2Reset) -> Self {
+        Self::new(io::ErrorKind::ConnectionReset, reset)
     }
 }
 
@@ -22,8 +25,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reset_travels_in_an_error() {
-        assert_eq!(H2Reset::of(&io::Error::other(H2Reset(8))), Some(H2Reset(8)));
-        assert_eq!(H2Reset::of(&io::ErrorKind::BrokenPipe.into()), None);
+    fn the_code_survives_the_way_through_an_io_error() {
+        let error = io::Error::from(H2Reset(8));
+        assert_eq!((H2Reset::of(&error), error.kind()), (Some(H2Reset(8)), io::ErrorKind::ConnectionReset));
+        assert_eq!(H2Reset::of(&io::Error::from(io::ErrorKind::ConnectionReset)), None);
     }
 }

@@ -26,7 +26,7 @@ use crate::shared::inbox::{Inbox, InboxError, Order};
 use crate::shared::outcome::outcome_queue;
 use crate::shared::snapshot::SnapshotStore;
 use crate::transport::tls::{
-    CertificateError, CertificateTable, ClientCertificates, HTTP1, NoCertificates, TicketSecret, TlsAcceptor,
+    CertificateError, CertificateTable, ClientCertificates, HTTP1, HTTP2, NoCertificates, TicketSecret, TlsAcceptor,
     load_certificate,
 };
 
@@ -208,7 +208,10 @@ fn open_listeners(config: &Config, workers: usize, secret: &TicketSecret) -> Res
         };
         let keys = tls.certificates.iter().map(load_certificate).collect::<Result<Vec<_>, _>>()?;
         let table = CertificateTable::new(keys, listener.address.ip())?;
-        settings.push(Some(TlsAcceptor::new(&Arc::new(table), &tickets, &[HTTP1])?));
+        // In the order in which we would rather have them.
+        let spoken = [(listener.protocols.http2, HTTP2), (listener.protocols.http1, HTTP1)];
+        let alpn: Vec<&[u8]> = spoken.into_iter().filter_map(|(is_spoken, name)| is_spoken.then_some(name)).collect();
+        settings.push(Some(TlsAcceptor::new(&Arc::new(table), &tickets, &alpn)?));
     }
     let mut listeners = Vec::with_capacity(config.listeners.len());
     let mut sockets = Vec::with_capacity(config.listeners.len());

@@ -1,6 +1,13 @@
-//! HTTP/2 messages (RFC 9113 8) as HTTP/1.1 messages and back: HTTP/1.1 bytes are what the rest of the product speaks.
+//! HTTP/2 as far as no socket is needed: frames as they come by (RFC 9113 4), what a client may do that costs it nothing,
+//! and heads on their way between HTTP/2 and HTTP/1.1.
 //!
-//! Pure mapping of heads and trailers. Frames, HPACK and flow control are the `h2` crate's, streams and connections those
-//! of the I/O layers.
+//! HTTP/1.1 is the language in which rules, trust and forwarding are written: a head from HTTP/2 is written down in it and
+//! goes through the same strict parser, and a head to HTTP/2 is made of it. Compression, flow control and the states of streams are the `h2` crate's.
+
+pub mod answer;
+pub mod flood;
+pub mod frames;
+pub mod request;
 pub mod server_answer;
 pub mod server_request;
+pub mod trailers;

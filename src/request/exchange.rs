@@ -36,6 +36,7 @@ use crate::request::exchange::channel::Channel;
 use crate::request::exchange::choice::Choice;
 use crate::request::exchange::decision::{Decision, Forward};
 use crate::request::exchange::failure::Failure;
+use crate::request::exchange::flow::Framing;
 use crate::request::exchange::head::HeadRead;
 use crate::request::exchange::scratch::Scratch;
 use crate::request::listener::Listener;
@@ -55,7 +56,7 @@ pub async fn serve(connection: &mut Connection) -> Next {
     loop {
         let Some(scratch) = &mut held.scratch else { break Next::Close };
         let next = exchange(connection, &grant, &mut buffer, scratch).await;
-        if next != Next::Idle {
+        if next != Next::Idle || connection.is_stream() {
             break next;
         }
         scratch.clear();
@@ -75,6 +76,7 @@ struct Held {
     listener: Arc<Listener>,
     peer: SocketAddr,
     tls: Option<&'static str>,
+    is_http2: bool,
 }
 
 impl Held {
@@ -85,6 +87,7 @@ impl Held {
             listener: Arc::clone(&connection.listener),
             peer: connection.peer,
             tls: connection.stream.tls_version(),
+            is_http2: connection.is_stream(),
         }
     }
 }
@@ -98,7 +101,13 @@ impl Drop for Held {
             } else {
                 scratch.record.reason = Some("stopped");
             }
-            let source = Source { worker: &self.worker, listener: &self.listener, peer: self.peer, tls: self.tls };
+            let source = Source {
+                worker: &self.worker,
+                listener: &self.listener,
+                peer: self.peer,
+                tls: self.tls,
+                is_http2: self.is_http2,
+            };
             scratch.record.settle(&source, scratch.upload.passed(), scratch.download.passed());
             // What a panic left of it is not to be trusted.
             return;
@@ -166,7 +175,8 @@ async fn turn_away(connection: &mut Connection) -> Next {
 
 /// Whether something waits to be read, and not the connection's end alone.
 fn has_arrived(stream: &ClientStream) -> bool {
-    match SockRef::from(stream.tcp()).peek(&mut [MaybeUninit::uninit()]) {
+    let Some(tcp) = stream.tcp() else { return true };
+    match SockRef::from(tcp).peek(&mut [MaybeUninit::uninit()]) {
         Ok(count) => count > 0,
         // What TLS has decrypted already is not there any more.
         Err(error) => error.kind() == ErrorKind::WouldBlock && matches!(stream, ClientStream::Tls(_)),
@@ -295,7 +305,7 @@ async fn fail(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Sc
     }
     scratch.upload.give_up(buffer);
     // Interim answers may be half-way out: ours comes behind them.
-    scratch.download.start(BodyLength::None, false, u64::MAX);
+    scratch.download.start(BodyLength::None, Framing::Bare, u64::MAX);
     scratch.is_broken =
         failure.blame() == Blame::Client && !matches!(failure, Failure::Refused(Refusal::AmbiguousPath));
     let reply = Reply { status: failure.status(), is_redirect: false, is_refusal: true, body: "" };

@@ -9,6 +9,7 @@ use http::{HeaderValue, StatusCode};
 
 use crate::pure::h1::encode::{push_all, push_decimal, push_field, push_status_line};
 use crate::pure::h1::request::Version;
+use crate::pure::h2::trailers::push_trailers;
 use crate::pure::head::Known;
 
 /// How the body of an answer is framed in HTTP/1.1.
@@ -108,7 +109,7 @@ pub fn push_switch(out: &mut Vec<u8>, fields: &HeaderMap, protocol: &str, accept
 pub fn push_chunked_end(out: &mut Vec<u8>, trailers: Option<&HeaderMap>) {
     out.extend_from_slice(b"0\r\n");
     if let Some(trailers) = trailers {
-        push_fields(out, trailers);
+        push_trailers(out, trailers);
     }
     out.extend_from_slice(b"\r\n");
 }

@@ -1,6 +1,5 @@
 //! Memory of an exchange that is kept from one to the next, so that a request allocates nothing.
 
-use crate::base::h2_reset::H2Reset;
 use crate::base::units::Bytes;
 use crate::pure::decision::Changed;
 use crate::pure::h1::body::BodyLength;
@@ -13,7 +12,7 @@ use crate::pure::rule::captures::Captures;
 use crate::request::account::Record;
 use crate::request::buffers::Buffer;
 use crate::request::exchange::failure::Failure;
-use crate::request::exchange::flow::{Flow, FlowError};
+use crate::request::exchange::flow::{Flow, FlowError, Framing};
 
 /// What a list of bytes keeps of its memory from one exchange to the next.
 pub(super) const SPARE: usize = 16 * 1024;
@@ -51,8 +50,6 @@ pub struct Scratch {
     pub is_broken: bool,
     /// The upgrade token that the server is asked for; empty: none.
     pub upgrade: Vec<u8>,
-    /// The code with which the server reset its HTTP/2 stream.
-    pub server_reset: Option<H2Reset>,
     /// Where the answer's media type is to be learned.
     pub learning: Learning,
     /// The request's id where it is one of ours.
@@ -97,7 +94,6 @@ impl Scratch {
         self.is_broken = false;
         self.is_head_request = false;
         self.upgrade.clear();
-        self.server_reset = None;
         self.learning.is_wanted = false;
         self.request_id.clear();
     }
@@ -128,7 +124,8 @@ impl Scratch {
     /// [`Failure`] where the body is malformed or too large.
     pub fn begin_upload(&mut self, buffer: &mut Buffer) -> Result<(), Failure> {
         let body = self.request.body;
-        self.upload.start(body, body == BodyLength::Chunked, self.body_max.0);
+        let framing = if body == BodyLength::Chunked { Framing::Chunked } else { Framing::Bare };
+        self.upload.start(body, framing, self.body_max.0);
         self.upload.head().extend_from_slice(&self.forwarded);
         self.kept.begin(body != BodyLength::None);
         let kept = &mut self.kept;

@@ -53,21 +53,12 @@ impl Fault {
     pub fn in_error(error: &io::Error) -> Option<Self> {
         H2Reset::of(error).map(Self::Reset).or_else(|| error.get_ref()?.downcast_ref().copied())
     }
-
-    /// The code that tells the client's stream of it.
-    pub const fn code(self) -> Option<H2Reset> {
-        match self {
-            Self::Reset(code) => Some(code),
-            Self::Unprocessed => Some(H2Reset::REFUSED_STREAM),
-            Self::Broken | Self::Malformed | Self::NoExtendedConnect | Self::Unmappable => None,
-        }
-    }
 }
 
 impl From<Fault> for io::Error {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Reset(code) => Self::other(code),
+            Fault::Reset(reset) => reset.into(),
             fault => Self::other(fault),
         }
     }

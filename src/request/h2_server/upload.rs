@@ -6,9 +6,9 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use h2::SendStream;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::pure::h1::body::{BodyDecoder, BodyLength};
+use crate::pure::h2::trailers::read_trailers;
 
 /// The most that is taken at once.
 const PIECE: usize = 32 * 1024;
@@ -99,7 +99,7 @@ impl Upload {
         }
         if self.is_ended && !self.has_sent_end {
             self.has_sent_end = true;
-            let trailers = trailers(self.decoder.trailers());
+            let trailers = read_trailers(self.decoder.trailers());
             let sent = match trailers.is_empty() {
                 true => self.stream.send_data(Bytes::new(), true),
                 false => self.stream.send_trailers(trailers),
@@ -107,33 +107,5 @@ impl Upload {
             sent.map_err(|_| broken())?;
         }
         Poll::Ready(Ok(()))
-    }
-}
-
-/// Trailers of their lines, as the decoder has let them through. What HTTP/2 could not say is left out.
-fn trailers(lines: &[u8]) -> HeaderMap {
-    let mut fields = HeaderMap::new();
-    for line in lines.split(|byte| *byte == b'\n') {
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
-        let (name, value) = line.split_at(colon);
-        let value = value.get(1..).unwrap_or_default().trim_ascii();
-        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
-            let _ = fields.try_append(name, value);
-        }
-    }
-    fields
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn trailers_are_read_of_their_lines() {
-        let fields = trailers(b"X-Sum: 1\r\ngrpc-status:0\r\nx-sum:  2 \r\n");
-        let said: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-        let expected: [(&str, &[u8]); 3] = [("x-sum", b"1"), ("x-sum", b"2"), ("grpc-status", b"0")];
-        assert_eq!(said, expected);
-        assert!(trailers(b"").is_empty());
     }
 }
