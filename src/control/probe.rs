@@ -20,7 +20,7 @@ pub async fn check_tcp(address: &Address, timeout: Duration) -> Result<Duration,
         Err(DialError::Refused) => Err(CheckFailure::Refused),
         Err(DialError::TimedOut) => Err(CheckFailure::TimedOut),
         Err(DialError::Unreachable(_)) => Err(CheckFailure::Unreachable),
-        Err(DialError::Exhausted(_) | DialError::Unsupported) => Err(CheckFailure::NotRun),
+        Err(DialError::Exhausted(_) | DialError::Unsupported | DialError::Handshake(_)) => Err(CheckFailure::NotRun),
     }
 }
 

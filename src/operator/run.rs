@@ -16,6 +16,7 @@ use crate::base::time;
 use crate::control::control_loop;
 use crate::operator::rule_files::DiskFiles;
 use crate::pure::config::{self, Config, ConfigErrors};
+use crate::pure::pool::Verification;
 use crate::pure::rule::compile::{CompileError, RuleSet};
 use crate::request::access_log::{LogError, LogHandle, LogThread};
 use crate::request::listener::{self, ListenError, Listener};
@@ -27,7 +28,7 @@ use crate::shared::outcome::outcome_queue;
 use crate::shared::snapshot::SnapshotStore;
 use crate::transport::tls::{
     CertificateError, CertificateTable, ClientCertificates, HTTP1, NoCertificates, TicketSecret, TlsAcceptor,
-    load_certificate,
+    UpstreamTlsError, connectors, load_certificate,
 };
 
 /// Descriptors that are kept for what is not a client connection: logs, runtimes, checks.
@@ -50,6 +51,14 @@ pub enum RunError {
     /// A TLS listener has no certificate.
     #[error(transparent)]
     NoCertificates(#[from] NoCertificates),
+    /// TLS towards the servers of a pool can't be set up.
+    #[error("the pool `{pool}`: {cause}")]
+    UpstreamTls {
+        /// The pool.
+        pool: Arc<str>,
+        /// Why.
+        cause: UpstreamTlsError,
+    },
     /// TLS can't be set up.
     #[error("TLS can't be set up: {0}")]
     Tls(#[from] rustls::Error),
@@ -88,7 +97,12 @@ impl RunError {
     /// The exit code: 1 where the input was wrong, 3 where it could not be done.
     pub const fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Rules(_) | Self::Certificate(_) | Self::NoCertificates(_) | Self::NoUser(_) => 1,
+            Self::Config(_)
+            | Self::Rules(_)
+            | Self::Certificate(_)
+            | Self::NoCertificates(_)
+            | Self::UpstreamTls { .. }
+            | Self::NoUser(_) => 1,
             _ => 3,
         }
     }
@@ -122,6 +136,9 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let workers = config.workers.map_or_else(default_workers, usize::from);
     let secret = TicketSecret::random().map_err(|_| RunError::Random)?;
     let rules = Arc::new(RuleSet::compile(config.rules.clone())?);
+    // Before the user changes: keys may be root's.
+    let connectors = connectors(&config.pools).map_err(|(pool, cause)| RunError::UpstreamTls { pool, cause })?;
+    say_insecure(&config);
     let (listeners, sockets) = open_listeners(&config, workers, &secret)?;
     // Before the user changes: the folder may be root's. The thread changes its user with all others.
     let log = config.access_log.as_ref().map(LogThread::start).transpose()?;
@@ -132,7 +149,8 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let store = Arc::new(SnapshotStore::new(Arc::clone(&config), rules, Arc::clone(&counters)));
     let connections_max = config.process.connections_max.unwrap_or_else(|| connections_for(descriptors, &sockets));
     let seed = random_seed().ok_or(RunError::Random)?;
-    let shared = Arc::new(Process::new(config.process, connections_max, seed, Arc::clone(&counters)));
+    let shared = Process::new(config.process, connections_max, seed, Arc::clone(&counters));
+    let shared = Arc::new(shared.with_connectors(connectors));
 
     let mut receivers = Vec::with_capacity(workers);
     let mut inboxes = Vec::with_capacity(workers);
@@ -163,6 +181,15 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     }
     tracing::info!("{workers} workers, at most {connections_max} connections, {descriptors} descriptors");
     Ok(Running { inboxes, threads, control: Some(control), log, drain_timeout: config.process.drain_timeout })
+}
+
+/// Says of which servers nobody knows who they are.
+fn say_insecure(config: &Config) {
+    for pool in &config.pools {
+        if pool.upstream.tls.as_ref().is_some_and(|tls| tls.verification == Verification::Insecure) {
+            tracing::warn!("the certificates of the servers of the pool `{}` are not verified: `insecure`", pool.name);
+        }
+    }
 }
 
 fn default_workers() -> usize {

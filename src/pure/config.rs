@@ -32,6 +32,7 @@ mod shape;
 pub mod source;
 mod suggest;
 mod syntax;
+mod upstream_tls;
 pub mod vocabulary;
 
 use std::net::SocketAddr;
@@ -51,7 +52,7 @@ pub use files::{MemoryFiles, RuleFiles};
 pub use include::{FILES_MAX, INCLUDE_DEPTH_MAX};
 pub use limit_table::{LIMITS, LimitEntry};
 pub use load::{load, load_text};
-pub use places::{Places, PoolPlaces};
+pub use places::{Places, PoolPlaces, UpstreamTlsPlaces};
 pub use problem::{ConfigErrors, Problem};
 
 /// Everything that rule files say, checked: every name resolved, every pattern valid.

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::request::buffers::Buffer;
-use crate::transport::tls::TlsStream;
+use crate::transport::tls::{ServerTlsStream, TlsStream};
 
 /// A client's connection.
 #[derive(Debug)]
@@ -22,11 +22,13 @@ pub enum ClientStream {
     Tls(Box<TlsStream>),
 }
 
-/// A server's connection. TLS, unix sockets and HTTP/2 become variants of it.
+/// A server's connection. Unix sockets and HTTP/2 become variants of it.
 #[derive(Debug)]
 pub enum ServerStream {
     /// Plain TCP.
     Plain(TcpStream),
+    /// TLS over TCP; boxed, for a rustls connection is large.
+    Tls(Box<ServerTlsStream>),
 }
 
 /// What both ends can do.
@@ -185,43 +187,60 @@ impl ClientStream {
 
 impl Stream for ServerStream {
     fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
-        let Self::Plain(stream) = self;
-        poll_fill(stream, context, buffer)
+        match self {
+            Self::Plain(stream) => poll_fill(stream, context, buffer),
+            Self::Tls(stream) => poll_fill(stream.as_mut(), context, buffer),
+        }
     }
 
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        let Self::Plain(stream) = self;
-        poll_write_tcp(stream, context, slices)
+        match self {
+            Self::Plain(stream) => poll_write_tcp(stream, context, slices),
+            Self::Tls(stream) => poll_write(stream.as_mut(), context, slices),
+        }
     }
 
-    fn poll_flush(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(context),
+        }
     }
 
     fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self::Plain(stream) = self;
-        Pin::new(stream).poll_shutdown(context)
+        match self {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(context),
+        }
     }
 }
 
 impl ServerStream {
-    /// Waits for something to read without a buffer in hand.
+    /// Waits for something to read without a buffer in hand; bytes that TLS has decrypted already count.
     pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         #[cfg(test)]
         crate::request::tests::faults::step();
-        let Self::Plain(stream) = self;
-        stream.poll_read_ready(context)
+        match self {
+            Self::Plain(stream) => stream.poll_read_ready(context),
+            Self::Tls(stream) => stream.poll_readable(context),
+        }
     }
 
     /// Whether an idle connection has stayed silent: neither closed nor chattering. Costs no syscall unless the runtime has
     /// seen something arrive, or `is_certain` asks for the socket itself to be looked at.
-    pub fn is_quiet(&self, is_certain: bool) -> bool {
-        let Self::Plain(stream) = self;
-        let seen = if is_certain {
-            socket2::SockRef::from(stream).peek(&mut [std::mem::MaybeUninit::uninit()])
-        } else {
-            stream.try_read(&mut [0])
-        };
-        matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    pub fn is_quiet(&mut self, is_certain: bool) -> bool {
+        match self {
+            Self::Plain(stream) => is_quiet(stream, is_certain),
+            Self::Tls(stream) => stream.is_quiet(is_certain),
+        }
     }
+}
+
+fn is_quiet(stream: &TcpStream, is_certain: bool) -> bool {
+    let seen = if is_certain {
+        socket2::SockRef::from(stream).peek(&mut [std::mem::MaybeUninit::uninit()])
+    } else {
+        stream.try_read(&mut [0])
+    };
+    matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }

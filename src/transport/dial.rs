@@ -20,6 +20,9 @@ pub enum DialError {
     /// There is no way to the server.
     #[error("unreachable: {0}")]
     Unreachable(io::Error),
+    /// There is a connection, and no TLS on it: the server's certificate can't be verified, or the two have nothing in common.
+    #[error("the TLS handshake failed: {0}")]
+    Handshake(io::Error),
     /// We have no descriptor, port or memory left.
     #[error("this machine is out of descriptors, ports or memory: {0}")]
     Exhausted(io::Error),
@@ -32,7 +35,7 @@ impl DialError {
     /// Who is to blame: only a server's fault is evidence against it.
     pub const fn blame(&self) -> Blame {
         match self {
-            Self::Refused | Self::TimedOut | Self::Unreachable(_) => Blame::Server,
+            Self::Refused | Self::TimedOut | Self::Unreachable(_) | Self::Handshake(_) => Blame::Server,
             Self::Exhausted(_) | Self::Unsupported => Blame::Us,
         }
     }

@@ -1,12 +1,15 @@
 //! TLS towards clients: certificates, which of them a client gets, session tickets, and the rustls configuration of a
-//! listener.
+//! listener; and towards servers: whom they have to be, and the handshake with them.
 //!
 //! A listener's [`ServerConfig`] is built with its snapshot and never changed: a reload builds another, and connections
 //! keep the one they began with. It refuses to keep sessions in memory (tickets carry them), to accept 0-RTT (RFC 8446
 //! section 8: an idempotent-looking request can be replayed), and to fall below TLS 1.2.
 mod acceptor;
+mod authorities;
 mod certificate;
+mod connector;
 mod hello;
+mod server_stream;
 mod session;
 mod stream;
 mod table;
@@ -20,7 +23,10 @@ use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 
 pub use acceptor::TlsAcceptor;
+pub use authorities::{Authorities, SystemAuthorities, read_authorities};
 pub use certificate::{CertificateError, CertificateName, certificate_names, expiry, load_certificate};
+pub use connector::{Connectors, TlsConnector, UpstreamTlsError, connectors, dial_tls};
+pub use server_stream::ServerTlsStream;
 pub use stream::TlsStream;
 pub use table::{CertificateTable, NoCertificates};
 pub use ticket::{ClientCertificates, EPOCH, TicketSecret, Ticketer};

@@ -31,3 +31,4 @@ mod tls;
 mod trust;
 mod tunnel;
 mod upstream_pool;
+mod upstream_tls;

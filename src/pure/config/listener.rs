@@ -29,18 +29,22 @@ pub(super) fn read(node: Node<'_>, top: &Settings, problems: &mut Problems) -> O
 fn read_tls(node: Node<'_>, problems: &mut Problems) -> Tls {
     let mut certificates = Vec::new();
     for certificate in node.children("certificate") {
-        let Some(file) = certificate.argument(0).and_then(|value| value.text()) else { continue };
-        let Some(key) = certificate.setting("key") else {
-            let problem = Problem::at(&certificate.place(), "this certificate has no key").label("`key` is missing");
-            problems.add(problem.help(r#"certificate "certs/site.crt" key="certs/site.key""#));
-            continue;
-        };
-        let Some(key) = key.text() else { continue };
-        certificates.push(CertificateFiles { certificate: node.source.beside(file), key: node.source.beside(key) });
+        certificates.extend(read_certificate(certificate, problems));
     }
     if node.children("certificate").next().is_none() {
         let problem = Problem::at(&node.place(), "TLS needs a certificate").label("there is none in here");
         problems.add(problem.help(r#"tls { certificate "certs/site.crt" key="certs/site.key" }"#));
     }
     Tls { certificates }
+}
+
+/// `certificate FILE key=FILE`. `None` where one of the two is missing.
+pub(super) fn read_certificate(node: Node<'_>, problems: &mut Problems) -> Option<CertificateFiles> {
+    let file = node.argument(0)?.text()?;
+    let Some(key) = node.setting("key") else {
+        let problem = Problem::at(&node.place(), "this certificate has no key").label("`key` is missing");
+        problems.add(problem.help(r#"certificate "certs/site.crt" key="certs/site.key""#));
+        return None;
+    };
+    Some(CertificateFiles { certificate: node.source.beside(file), key: node.source.beside(key.text()?) })
 }

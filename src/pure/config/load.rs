@@ -11,7 +11,7 @@ use super::limit_table::Settings;
 use super::limits::{self, Site};
 use super::names::{Names, Unique};
 use super::node::Node;
-use super::places::{Places, PoolPlaces, RulePlaces};
+use super::places::{Places, PoolPlaces, RulePlaces, UpstreamTlsPlaces};
 use super::problem::{ConfigErrors, Problem, Problems};
 use super::source::Place;
 use super::{AccessLog, Config, LogFormat, expect, listener, pool, rule, shape};
@@ -149,9 +149,11 @@ impl Loading {
                 let index = PoolIndex(u32::try_from(self.config.pools.len()).unwrap_or(u32::MAX));
                 self.names.add_pool(&name, index);
                 self.config.pools.push(Arc::new(pool));
+                let tls = node.child("upstream").and_then(|upstream| upstream.child("tls"));
                 self.config.places.pools.push(PoolPlaces {
                     node: node.place(),
                     servers: node.children("server").map(|server| server.place()).collect(),
+                    tls: tls.map(UpstreamTlsPlaces::of),
                 });
             }
         }

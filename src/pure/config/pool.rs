@@ -8,7 +8,7 @@ use super::names::Unique;
 use super::node::Node;
 use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
-use super::{address, limits};
+use super::{address, limits, upstream_tls};
 use crate::base::id::ServerId;
 use crate::pure::pool::{Pool, SchedulerConfig, Server, Ties, WrrMode};
 
@@ -20,6 +20,8 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
             limits::read_pool_node(child, &mut settings);
         }
     }
+    let tls = node.child("upstream").and_then(|upstream| upstream.child("tls"));
+    settings.upstream.tls = tls.map(|tls| upstream_tls::read(tls, problems));
     if let Some(retry) = node.child("retry") {
         read_retry(retry, &mut settings, problems);
     }

@@ -85,7 +85,17 @@ static UPSTREAM: NodeForm = NodeForm::new("upstream", r#"upstream "http/1.1" idl
     .taking(&[Kind::Word { now: &["http/1.1"], later: &["h2", "h2c"] }], 0)
     .with(&UPSTREAM_SETTINGS)
     .holding(&[&UPSTREAM_TLS]);
-static UPSTREAM_TLS: NodeForm = NodeForm::later("tls");
+static UPSTREAM_TLS: NodeForm = NodeForm::new("tls", r#"tls { ca "certs/ca.crt"; server-name "app.internal" }"#)
+    .with(&[
+        Setting::one("ca", FILE),
+        Setting::text("server-name", "a host, or an IP address"),
+        Setting::one("insecure", Kind::Switch),
+    ])
+    .holding(&[&UPSTREAM_CERTIFICATE]);
+static UPSTREAM_CERTIFICATE: NodeForm =
+    NodeForm::new("certificate", r#"certificate "certs/client.crt" key="certs/client.key""#)
+        .taking(&[FILE], 1)
+        .with(&[Setting::one("key", FILE)]);
 
 static TIMEOUT_SETTINGS: [Setting; 3] = limit_table::settings("timeout");
 static TIMEOUT: NodeForm =

@@ -4,9 +4,8 @@
 //! idempotent one while no byte of the answer has come (RFC 9110 9.2.2), within the pool's budget.
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::Poll;
-
-use tokio::net::TcpStream;
 
 use crate::base::error::{Blame, RetrySafety};
 use crate::base::time;
@@ -17,7 +16,9 @@ use crate::request::exchange::choice::{self, Choice};
 use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
 use crate::request::stream::ServerStream;
+use crate::request::worker::Worker;
 use crate::transport::dial::{DialError, dial};
+use crate::transport::tls::dial_tls;
 
 /// Asks servers until one has sent the head of an answer that is to be passed on. That server is on the channel then.
 ///
@@ -82,13 +83,13 @@ async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Serve
     };
     choice.lease.connected();
     channel.scratch.record.connect = Some(time::now().since(started));
-    Ok(ServerStream::Plain(stream))
+    Ok(stream)
 }
 
 /// Dials, until the client goes away.
-async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<TcpStream, Failure> {
-    let address = &choice.lease.endpoint().server.address;
-    let mut dialled = Box::pin(dial(address, choice.pool.timeouts.connect));
+async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<ServerStream, Failure> {
+    let worker = Rc::clone(&channel.connection.worker);
+    let mut dialled = Box::pin(dial_as_wanted(&worker, choice));
     poll_fn(|context| {
         #[cfg(test)]
         crate::request::tests::faults::step();
@@ -98,6 +99,17 @@ async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<TcpStream, 
         channel.poll_client_gone(context).map(Err)
     })
     .await
+}
+
+/// A connection as the chosen server's pool wants it.
+async fn dial_as_wanted(worker: &Worker, choice: &Choice) -> Result<ServerStream, DialError> {
+    let (address, timeout) = (&choice.lease.endpoint().server.address, choice.pool.timeouts.connect);
+    if choice.pool.upstream.tls.is_none() {
+        return dial(address, timeout).await.map(ServerStream::Plain);
+    }
+    // A pool that speaks TLS is never spoken to without.
+    let connector = worker.connectors.get(&choice.pool.name).ok_or(DialError::Unsupported)?;
+    Ok(ServerStream::Tls(Box::new(dial_tls(address, connector, timeout).await?)))
 }
 
 /// Closes the worker's idle connections to servers, where there are any: each holds a descriptor and a port.

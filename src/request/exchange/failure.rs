@@ -100,6 +100,7 @@ impl Failure {
             Self::Connect(DialError::TimedOut) => "connect-timeout",
             Self::Connect(DialError::Refused) => "connect-refused",
             Self::Connect(DialError::Unreachable(_) | DialError::Unsupported) => "connect-unreachable",
+            Self::Connect(DialError::Handshake(_)) => "upstream-tls",
             Self::Connect(DialError::Exhausted(_)) => "no-descriptors",
             Self::Reset { .. } => "upstream-reset",
             Self::ResponseTimeout => "response-timeout",
