@@ -3,7 +3,7 @@
 //! Nothing is half-started: every file is read, every certificate loaded and every port bound before the first thread
 //! runs. A thread that dies takes the process with it: better none than one that answers for a part of its requests.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -27,8 +27,7 @@ use crate::shared::inbox::{Inbox, InboxError, Order};
 use crate::shared::outcome::outcome_queue;
 use crate::shared::snapshot::SnapshotStore;
 use crate::transport::tls::{
-    CertificateError, CertificateTable, ClientCertificates, HTTP1, NoCertificates, TicketSecret, TlsAcceptor,
-    UpstreamTlsError, connectors, load_certificate,
+    AcceptorError, CertificateError, HTTP1, TicketSecret, TlsAcceptor, UpstreamTlsError, connectors, load_demanding,
 };
 
 /// Descriptors that are kept for what is not a client connection: logs, runtimes, checks.
@@ -48,9 +47,6 @@ pub enum RunError {
     /// A certificate can't be used.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// A TLS listener has no certificate.
-    #[error(transparent)]
-    NoCertificates(#[from] NoCertificates),
     /// TLS towards the servers of a pool can't be set up.
     #[error("the pool `{pool}`: {cause}")]
     UpstreamTls {
@@ -59,9 +55,14 @@ pub enum RunError {
         /// Why.
         cause: UpstreamTlsError,
     },
-    /// TLS can't be set up.
-    #[error("TLS can't be set up: {0}")]
-    Tls(#[from] rustls::Error),
+    /// TLS can't be set up for a listener.
+    #[error("{listener}: {cause}")]
+    Tls {
+        /// Its address.
+        listener: SocketAddr,
+        /// Why.
+        cause: AcceptorError,
+    },
     /// There are no random numbers.
     #[error("the system gives no random numbers")]
     Random,
@@ -100,7 +101,7 @@ impl RunError {
             Self::Config(_)
             | Self::Rules(_)
             | Self::Certificate(_)
-            | Self::NoCertificates(_)
+            | Self::Tls { .. }
             | Self::UpstreamTls { .. }
             | Self::NoUser(_) => 1,
             _ => 3,
@@ -226,16 +227,15 @@ type Opened = (Vec<Arc<Listener>>, Vec<Vec<TcpListener>>);
 
 /// Loads all certificates, then opens all sockets.
 fn open_listeners(config: &Config, workers: usize, secret: &TicketSecret) -> Result<Opened, RunError> {
-    let tickets = secret.ticketer(ClientCertificates::None);
     let mut settings = Vec::with_capacity(config.listeners.len());
     for listener in &config.listeners {
         let Some(tls) = &listener.tls else {
             settings.push(None);
             continue;
         };
-        let keys = tls.certificates.iter().map(load_certificate).collect::<Result<Vec<_>, _>>()?;
-        let table = CertificateTable::new(keys, listener.address.ip())?;
-        settings.push(Some(TlsAcceptor::new(&Arc::new(table), &tickets, &[HTTP1])?));
+        let certificates = tls.certificates.iter().map(load_demanding).collect::<Result<Vec<_>, _>>()?;
+        let acceptor = TlsAcceptor::with_policies(&certificates, listener.address.ip(), secret, &[HTTP1]);
+        settings.push(Some(acceptor.map_err(|cause| RunError::Tls { listener: listener.address, cause })?));
     }
     let mut listeners = Vec::with_capacity(config.listeners.len());
     let mut sockets = Vec::with_capacity(config.listeners.len());

@@ -75,7 +75,13 @@ pub enum Next {
 impl Connection {
     /// Where its requests come from.
     pub fn source(&self) -> Source<'_> {
-        Source { worker: &self.worker, listener: &self.listener, peer: self.peer, tls: self.stream.tls_version() }
+        Source {
+            worker: &self.worker,
+            listener: &self.listener,
+            peer: self.peer,
+            tls: self.stream.tls_version(),
+            identity: self.stream.identity().map(AsRef::as_ref),
+        }
     }
 
     /// Whether the connection may be kept after the request of this head.

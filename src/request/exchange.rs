@@ -26,6 +26,7 @@ use crate::base::error::Blame;
 use crate::pure::forwarding::ClientConnection;
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::Version;
+use crate::pure::identity::ClientIdentity;
 use crate::pure::refusal::Refusal;
 use crate::pure::rule::{Action, Rule};
 use crate::request::account::Source;
@@ -75,6 +76,7 @@ struct Held {
     listener: Arc<Listener>,
     peer: SocketAddr,
     tls: Option<&'static str>,
+    identity: Option<Arc<ClientIdentity>>,
 }
 
 impl Held {
@@ -85,6 +87,7 @@ impl Held {
             listener: Arc::clone(&connection.listener),
             peer: connection.peer,
             tls: connection.stream.tls_version(),
+            identity: connection.stream.identity().map(Arc::clone),
         }
     }
 }
@@ -98,7 +101,13 @@ impl Drop for Held {
             } else {
                 scratch.record.reason = Some("stopped");
             }
-            let source = Source { worker: &self.worker, listener: &self.listener, peer: self.peer, tls: self.tls };
+            let source = Source {
+                worker: &self.worker,
+                listener: &self.listener,
+                peer: self.peer,
+                tls: self.tls,
+                identity: self.identity.as_deref(),
+            };
             scratch.record.settle(&source, scratch.upload.passed(), scratch.download.passed());
             // What a panic left of it is not to be trusted.
             return;
@@ -296,8 +305,8 @@ async fn fail(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Sc
     scratch.upload.give_up(buffer);
     // Interim answers may be half-way out: ours comes behind them.
     scratch.download.start(BodyLength::None, false, u64::MAX);
-    scratch.is_broken =
-        failure.blame() == Blame::Client && !matches!(failure, Failure::Refused(Refusal::AmbiguousPath));
+    let is_understood = matches!(failure, Failure::Refused(Refusal::AmbiguousPath | Refusal::Misdirected));
+    scratch.is_broken = failure.blame() == Blame::Client && !is_understood;
     let reply = Reply { status: failure.status(), is_redirect: false, is_refusal: true, body: "" };
     answer(connection, buffer, scratch, reply).await
 }

@@ -5,13 +5,15 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::pure::identity::ClientIdentity;
 use crate::request::buffers::Buffer;
-use crate::transport::tls::{ServerTlsStream, TlsStream};
+use crate::transport::tls::{ClientCertificates, ServerTlsStream, TlsStream};
 
 /// A client's connection.
 #[derive(Debug)]
@@ -173,6 +175,22 @@ impl ClientStream {
         match self {
             Self::Plain(_) => None,
             Self::Tls(stream) => stream.server_name(),
+        }
+    }
+
+    /// What was demanded of the TLS client's certificate.
+    pub fn demand(&self) -> ClientCertificates {
+        match self {
+            Self::Plain(_) => ClientCertificates::None,
+            Self::Tls(stream) => stream.demand(),
+        }
+    }
+
+    /// Who the TLS client has shown to be by a certificate.
+    pub fn identity(&self) -> Option<&Arc<ClientIdentity>> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(stream) => stream.identity(),
         }
     }
 

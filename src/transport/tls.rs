@@ -7,8 +7,10 @@
 mod acceptor;
 mod authorities;
 mod certificate;
+mod client_policy;
 mod connector;
 mod hello;
+mod policies;
 mod server_stream;
 mod session;
 mod stream;
@@ -22,10 +24,12 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 
-pub use acceptor::TlsAcceptor;
+pub use acceptor::{AcceptorError, TlsAcceptor};
 pub use authorities::{Authorities, SystemAuthorities, read_authorities};
 pub use certificate::{CertificateError, CertificateName, certificate_names, expiry, load_certificate};
+pub use client_policy::{ClientPolicy, load_demanding};
 pub use connector::{Connectors, TlsConnector, UpstreamTlsError, connectors, dial_tls};
+pub use policies::{Demanding, PolicyError, check_policies};
 pub use server_stream::ServerTlsStream;
 pub use stream::TlsStream;
 pub use table::{CertificateTable, NoCertificates};
@@ -67,18 +71,20 @@ pub fn server_config(
     tickets: Arc<Ticketer>,
     alpn: &[&[u8]],
 ) -> Result<Arc<ServerConfig>, rustls::Error> {
-    configure(Arc::clone(provider()), &certificates, &tickets, alpn).map(Arc::new)
+    configure(Arc::clone(provider()), &certificates, &tickets, &ClientPolicy::NONE, alpn).map(Arc::new)
 }
 
 fn configure(
     provider: Arc<CryptoProvider>,
     certificates: &Arc<CertificateTable>,
     tickets: &Arc<Ticketer>,
+    clients: &ClientPolicy,
     alpn: &[&[u8]],
 ) -> Result<ServerConfig, rustls::Error> {
+    let verifier = clients.verifier(&provider)?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13, &TLS12])?
-        .with_no_client_auth()
+        .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::<CertificateTable>::clone(certificates));
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     config.session_storage = Arc::new(NoServerSessionStorage {});

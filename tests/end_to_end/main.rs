@@ -11,6 +11,7 @@ mod support;
 mod bodies;
 mod cancellation;
 mod check;
+mod client_certificates;
 mod drain;
 mod explain;
 mod forwarding;

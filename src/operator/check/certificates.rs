@@ -7,7 +7,10 @@ use super::CheckReport;
 use crate::pure::config::source::Place;
 use crate::pure::config::{Config, Problem, UpstreamTlsPlaces};
 use crate::pure::pool::{UpstreamTls, Verification};
-use crate::transport::tls::{SystemAuthorities, TlsConnector, UpstreamTlsError, expiry, load_certificate};
+use crate::transport::tls::{
+    ClientPolicy, PolicyError, SystemAuthorities, TlsConnector, UpstreamTlsError, check_policies, expiry,
+    load_certificate,
+};
 
 /// A certificate that ends sooner than this is warned of: long enough to renew it by hand.
 const EXPIRY_WARNING: Duration = Duration::from_secs(14 * 86_400);
@@ -16,20 +19,33 @@ const EXPIRY_WARNING: Duration = Duration::from_secs(14 * 86_400);
 pub(super) fn check(config: &Config, now: SystemTime, report: &mut CheckReport) {
     for (listener, places) in config.listeners.iter().zip(&config.places.listeners) {
         let Some(tls) = &listener.tls else { continue };
-        for (files, place) in tls.certificates.iter().zip(&places.certificates) {
-            match load_certificate(files) {
-                Err(error) => {
-                    report.errors.push(
-                        Problem::at(place, "this certificate can't be used").label("this one").help(error.to_string()),
-                    );
+        let mut usable = Vec::new();
+        for ((site, place), client_ca) in tls.certificates.iter().zip(&places.certificates).zip(&places.client_cas) {
+            let key = load_certificate(&site.files).map_err(|error| {
+                let problem = Problem::at(place, "this certificate can't be used").label("this one");
+                report.errors.push(problem.help(error.to_string()));
+            });
+            let policy = ClientPolicy::load(site.clients.as_ref()).map_err(|error| {
+                let place = client_ca.as_ref().unwrap_or(place);
+                let problem = Problem::at(place, "these certificate authorities can't be used").label("this one");
+                let problem = problem.help(error.to_string());
+                // Several certificates may share one.
+                if !report.errors.iter().any(|other| other.position() == problem.position()) {
+                    report.errors.push(problem);
                 }
-                Ok(key) => {
-                    let file = files.certificate.display();
-                    if let Some(end) = expiry(&key) {
-                        report.warnings.extend(judge(end, now, place, &file.to_string(), "clients"));
-                    }
-                }
+            });
+            if let Some(end) = key.as_ref().ok().and_then(|key| expiry(key)) {
+                let file = site.files.certificate.display().to_string();
+                report.warnings.extend(judge(end, now, place, &file, "clients"));
             }
+            usable.extend(key.ok().zip(policy.ok()));
+        }
+        // One that is missing has been told of.
+        if usable.len() == tls.certificates.len()
+            && let Err(error @ PolicyError::Conflict(_)) = check_policies(&usable, listener.address.ip())
+        {
+            let problem = Problem::at(&places.node, "these certificates can't be those of one listener");
+            report.errors.push(problem.label("in here").help(error.to_string()));
         }
     }
     let mut system = SystemAuthorities::default();

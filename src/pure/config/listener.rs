@@ -5,7 +5,7 @@ use super::limit_table::Settings;
 use super::limits::{self, Site};
 use super::node::Node;
 use super::problem::{Problem, Problems};
-use super::{CertificateFiles, Listener, Tls};
+use super::{CertificateFiles, ClientAuthorities, Listener, SiteCertificate, Tls};
 
 /// A listener, with the limits of the top where it has none of its own. `None` where its address is wrong.
 pub(super) fn read(node: Node<'_>, top: &Settings, problems: &mut Problems) -> Option<Listener> {
@@ -27,15 +27,26 @@ pub(super) fn read(node: Node<'_>, top: &Settings, problems: &mut Problems) -> O
 }
 
 fn read_tls(node: Node<'_>, problems: &mut Problems) -> Tls {
+    let clients = node.child("client-ca").and_then(read_client_ca);
     let mut certificates = Vec::new();
     for certificate in node.children("certificate") {
-        certificates.extend(read_certificate(certificate, problems));
+        let own = certificate.child("client-ca").and_then(read_client_ca);
+        let files = read_certificate(certificate, problems);
+        let clients = own.or_else(|| clients.clone());
+        certificates.extend(files.map(|files| SiteCertificate { files, clients }));
     }
     if node.children("certificate").next().is_none() {
         let problem = Problem::at(&node.place(), "TLS needs a certificate").label("there is none in here");
         problems.add(problem.help(r#"tls { certificate "certs/site.crt" key="certs/site.key" }"#));
     }
     Tls { certificates }
+}
+
+/// `client-ca FILE mode=".."`.
+fn read_client_ca(node: Node<'_>) -> Option<ClientAuthorities> {
+    let file = node.source.beside(node.argument(0)?.text()?);
+    let mode = node.setting("mode").and_then(|value| value.text());
+    Some(ClientAuthorities { file, is_required: mode != Some("optional") })
 }
 
 /// `certificate FILE key=FILE`. `None` where one of the two is missing.

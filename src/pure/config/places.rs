@@ -28,6 +28,8 @@ pub struct ListenerPlaces {
     pub node: Place,
     /// Its certificates in order.
     pub certificates: Vec<Place>,
+    /// The `client-ca` of each of them, its own or the listener's.
+    pub client_cas: Vec<Option<Place>>,
     /// Its trusted ranges in order.
     pub trusted_proxies: Vec<Place>,
     /// The `body-max` that holds for it, its own or that of the top; none where it is the default.

@@ -18,7 +18,9 @@ static CERTIFICATE: NodeForm = NodeForm::new("certificate", r#"certificate "cert
     .with(&[Setting::one("key", FILE)])
     .holding(&[&CLIENT_CA])
     .repeated();
-static CLIENT_CA: NodeForm = NodeForm::later("client-ca");
+static CLIENT_CA: NodeForm = NodeForm::new("client-ca", r#"client-ca "certs/clients.crt" mode="required""#)
+    .taking(&[FILE], 1)
+    .with(&[Setting::one("mode", Kind::Word { now: &["required", "optional"], later: &[] })]);
 static TLS: NodeForm = NodeForm::new("tls", r#"tls { certificate "certs/site.crt" key="certs/site.key" }"#)
     .holding(&[&CERTIFICATE, &CLIENT_CA]);
 static PROXY_PROTOCOL: NodeForm = NodeForm::later("proxy-protocol");
