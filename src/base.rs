@@ -1,5 +1,6 @@
 //! Base layer: words that every other layer speaks. It knows nothing of HTTP beyond the `http` crate's types.
 pub mod error;
+pub mod h2_reset;
 pub mod id;
 pub mod rng;
 pub mod time;

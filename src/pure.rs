@@ -5,6 +5,7 @@ pub mod control;
 pub mod decision;
 pub mod forwarding;
 pub mod h1;
+pub mod h2;
 pub mod head;
 pub mod identity;
 pub mod pool;

@@ -109,8 +109,8 @@ fn text_switch() {
 }
 
 #[test]
-fn later_protocol() {
-    insta::assert_snapshot!(said_of(r##"listen "127.0.0.1:81" { protocols "h2c" }"##));
+fn protocol_without_tls() {
+    insta::assert_snapshot!(said_of(r##"listen "127.0.0.1:81" { protocols "h2" }"##));
 }
 
 #[test]
@@ -141,11 +141,6 @@ fn unknown_scheduler() {
 #[test]
 fn later_node() {
     insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; persist cookie="S" }"##));
-}
-
-#[test]
-fn later_limit() {
-    insta::assert_snapshot!(said_of(r##"limits { header-timeout "10s"; streams-max 64 }"##));
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn forwarded_request(kind: Bits, plan: Bits, input: &[u8]) -> bool {
     let peer: SocketAddr = PEERS[usize::from(kind.0 >> 1 & 3)].parse().unwrap();
     let local: SocketAddr = LOCALS[usize::from(kind.has(3))].parse().unwrap();
     let (is_trusted, is_tls, via) = (plan.has(0), plan.has(1), plan.has(2));
-    let origin = Origin { peer, local, is_trusted, is_tls, via };
+    let origin = Origin { peer, local, is_trusted, is_tls, is_http2: false, via };
     let mut changed = Changed::default();
     if plan.has(3) && !change(input, &head, peer.ip(), &mut changed) {
         return false;

@@ -27,7 +27,8 @@ use crate::shared::inbox::{Inbox, InboxError, Order};
 use crate::shared::outcome::outcome_queue;
 use crate::shared::snapshot::SnapshotStore;
 use crate::transport::tls::{
-    AcceptorError, CertificateError, HTTP1, TicketSecret, TlsAcceptor, UpstreamTlsError, connectors, load_demanding,
+    AcceptorError, CertificateError, HTTP1, HTTP2, TicketSecret, TlsAcceptor, UpstreamTlsError, connectors,
+    load_demanding,
 };
 
 /// Descriptors that are kept for what is not a client connection: logs, runtimes, checks.
@@ -234,7 +235,10 @@ fn open_listeners(config: &Config, workers: usize, secret: &TicketSecret) -> Res
             continue;
         };
         let certificates = tls.certificates.iter().map(load_demanding).collect::<Result<Vec<_>, _>>()?;
-        let acceptor = TlsAcceptor::with_policies(&certificates, listener.address.ip(), secret, &[HTTP1]);
+        // In the order in which we would rather have them.
+        let spoken = [(listener.protocols.http2, HTTP2), (listener.protocols.http1, HTTP1)];
+        let alpn: Vec<&[u8]> = spoken.into_iter().filter_map(|(is_spoken, name)| is_spoken.then_some(name)).collect();
+        let acceptor = TlsAcceptor::with_policies(&certificates, listener.address.ip(), secret, &alpn);
         settings.push(Some(acceptor.map_err(|cause| RunError::Tls { listener: listener.address, cause })?));
     }
     let mut listeners = Vec::with_capacity(config.listeners.len());

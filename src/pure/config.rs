@@ -95,6 +95,8 @@ pub struct Listener {
     pub address: SocketAddr,
     /// TLS, where it is spoken.
     pub tls: Option<Tls>,
+    /// What is spoken.
+    pub protocols: Protocols,
     /// Whose forwarding fields are believed.
     pub trusted_proxies: Vec<Cidr>,
     /// Whether `Via` is added (RFC 9110 7.6.3).
@@ -111,6 +113,22 @@ impl Listener {
     /// `http` or `https`, as its clients speak.
     pub const fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
+    }
+}
+
+/// What a listener speaks: over TLS the client chooses (ALPN), without it the first bytes of a connection tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protocols {
+    /// HTTP/1.0 and 1.1.
+    pub http1: bool,
+    /// HTTP/2: `h2` over TLS, `h2c` with prior knowledge without it.
+    pub http2: bool,
+}
+
+impl Protocols {
+    /// What a listener speaks that does not say.
+    pub const fn usual(is_tls: bool) -> Self {
+        Self { http1: true, http2: is_tls }
     }
 }
 
@@ -177,6 +195,8 @@ pub struct Limits {
     pub connections_per_client_max: Option<u32>,
     /// The most requests on one connection; `None`: no bound.
     pub requests_per_connection_max: Option<u32>,
+    /// The most streams that are open at once on one HTTP/2 connection.
+    pub streams_max: u32,
     /// What to do with paths that two parsers may read differently.
     pub ambiguous_paths: AmbiguousPaths,
 }

@@ -113,6 +113,8 @@ pub struct Origin {
     pub is_trusted: bool,
     /// Whether the connection is TLS.
     pub is_tls: bool,
+    /// Whether it speaks HTTP/2.
+    pub is_http2: bool,
     /// Whether `Via` is added.
     pub via: bool,
 }
@@ -125,6 +127,7 @@ impl Origin {
             local,
             is_trusted: is_trusted(peer.ip(), &listener.trusted_proxies),
             is_tls: listener.tls.is_some(),
+            is_http2: false,
             via: listener.via,
         }
     }
@@ -277,7 +280,7 @@ fn push_forwarding_fields(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
     let peer = AddressText::of(origin.peer.ip());
 
     if !origin.is_trusted && edits.is_empty() && !host.is_empty() && !peer.is_v6 {
-        push_usual_fields(out, &origin, &peer, host, head.version);
+        push_usual_fields(out, &origin, &peer, host, received_by(&origin, head.version));
         return;
     }
     let spoken = Spoken::by(&origin, &head.fields);
@@ -300,7 +303,7 @@ fn push_forwarding_fields(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
         }
     }
     if origin.via && !edits.removes(b"via") {
-        push_via(out, head.version);
+        push_via(out, received_by(&origin, head.version));
     }
 }
 
@@ -374,7 +377,7 @@ impl Spoken {
 
 /// The fields as nearly all requests get them, in few pieces: what the general way writes for a stranger with an IPv4
 /// address, by a test.
-fn push_usual_fields(out: &mut Vec<u8>, origin: &Origin, peer: &AddressText, host: &[u8], version: Version) {
+fn push_usual_fields(out: &mut Vec<u8>, origin: &Origin, peer: &AddressText, host: &[u8], received: &[u8]) {
     let (before_host, end): (&[u8], &[u8]) = if origin.is_tls {
         (b"\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: ", b"\";proto=https\r\n")
     } else {
@@ -386,7 +389,7 @@ fn push_usual_fields(out: &mut Vec<u8>, origin: &Origin, peer: &AddressText, hos
     push_all(out, [b"X-Forwarded-For: ", peer, before_host, host, b"\r\nX-Forwarded-Port: ", port]);
     push_all(out, [b"\r\nForwarded: for=", peer, b";host=\"", host, end]);
     if origin.via {
-        push_via(out, version);
+        push_via(out, received);
     }
 }
 
@@ -404,11 +407,20 @@ fn decimal(room: &mut [u8; 5], mut number: u16) -> &[u8] {
     room.get(at..).unwrap_or(&[])
 }
 
-fn push_via(out: &mut Vec<u8>, version: Version) {
-    out.extend_from_slice(match version {
-        Version::Http10 => b"Via: 1.0 pointsman\r\n",
-        Version::Http11 => b"Via: 1.1 pointsman\r\n",
-    });
+fn push_via(out: &mut Vec<u8>, received: &[u8]) {
+    push_all(out, [b"Via: ", received, b" pointsman\r\n"]);
+}
+
+/// The protocol by which a request came, as Via names it.
+const fn received_by(origin: &Origin, version: Version) -> &'static [u8] {
+    if origin.is_http2 { b"2.0" } else { version_name(version) }
+}
+
+const fn version_name(version: Version) -> &'static [u8] {
+    match version {
+        Version::Http10 => b"1.0",
+        Version::Http11 => b"1.1",
+    }
 }
 
 /// One element of `Forwarded` (RFC 7239 4). An IPv6 address and a host with a port are quoted.
@@ -466,7 +478,7 @@ pub fn push_response_head(
         !field.hop_by_hop && !edits.removes(field.name.of(bytes))
     });
     if via && !edits.removes(b"via") {
-        push_via(out, head.version);
+        push_via(out, version_name(head.version));
     }
     out.extend_from_slice(edits.added());
     if framing == ClientFraming::Chunked {

@@ -27,6 +27,8 @@ pub struct Source<'a> {
     pub tls: Option<&'static str>,
     /// Who the client has shown to be by a certificate.
     pub identity: Option<&'a ClientIdentity>,
+    /// Whether it came over HTTP/2.
+    pub is_http2: bool,
 }
 
 /// The parts of a head that a log line shows.
@@ -200,7 +202,11 @@ impl Record {
         let client = self.client.unwrap_or_else(|| source.peer.ip().to_canonical());
         let bytes = self.copies.bytes.as_slice();
         log.record(&AccessRecord {
-            protocol: if self.is_http10 { "HTTP/1.0" } else { "HTTP/1.1" },
+            protocol: match (source.is_http2, self.is_http10) {
+                (true, _) => "HTTP/2.0",
+                (false, true) => "HTTP/1.0",
+                (false, false) => "HTTP/1.1",
+            },
             method: self.method.of(bytes),
             host: self.host.of(bytes),
             path: self.path.of(bytes),

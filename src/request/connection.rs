@@ -2,17 +2,23 @@
 //!
 //! While it waits for a request it owns no buffer and no exchange: its future is small, and stays so by a test.
 
+mod h2;
+
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::io::{Interest, ReadBuf};
 use tokio::net::TcpStream;
 
+pub use self::h2::{Carrier, H2Stream};
 use crate::base::time::Timestamp;
+use crate::pure::config::Protocols;
 use crate::pure::h1::request::RequestHead;
 use crate::request::account::Source;
 use crate::request::deadlines::Deadline;
@@ -81,11 +87,44 @@ impl Connection {
             peer: self.peer,
             tls: self.stream.tls_version(),
             identity: self.stream.identity().map(AsRef::as_ref),
+            is_http2: self.is_stream(),
         }
     }
 
-    /// Whether the connection may be kept after the request of this head.
+    /// A stream of an HTTP/2 connection, which serves one request.
+    fn of_stream(
+        stream: ClientStream,
+        worker: Rc<Worker>,
+        listener: Arc<Listener>,
+        peer: SocketAddr,
+        is_over_limit: bool,
+    ) -> Self {
+        let ticket = worker.register_stream();
+        Self {
+            stream,
+            deadline: ticket.deadline(),
+            idle_until: worker.now(),
+            worker,
+            listener,
+            peer,
+            requests: 0,
+            is_over_limit,
+            paused: Duration::ZERO,
+            has_grace: false,
+            _ticket: ticket,
+        }
+    }
+
+    /// Whether this is a stream of an HTTP/2 connection.
+    pub const fn is_stream(&self) -> bool {
+        matches!(self.stream, ClientStream::H2(_))
+    }
+
+    /// Whether the connection may be kept after the request of this head. A stream's upload always goes on to its end.
     pub fn may_keep(&self, head: &RequestHead) -> bool {
+        if self.is_stream() {
+            return true;
+        }
         let max = self.listener.config.limits.requests_per_connection_max;
         head.keep_alive && max.is_none_or(|max| self.requests < max) && !self.worker.is_draining()
     }
@@ -122,22 +161,26 @@ pub(in crate::request) fn life(
             Some(_) => Box::pin(handshake(&worker, &listener, &deadline, stream)).await,
         };
         if let Some(stream) = stream {
-            let is_over_limit = ticket.is_over_limit();
-            let (has_grace, paused) = (false, Duration::ZERO);
-            live(Connection {
-                stream,
-                worker,
-                listener,
-                peer,
-                deadline,
-                requests: 0,
-                is_over_limit,
-                paused,
-                idle_until,
-                has_grace,
-                _ticket: ticket,
-            })
-            .await;
+            if is_http2(&stream, &listener.config.protocols, &deadline).await {
+                Box::pin(h2::serve(h2::Arrival { stream, worker, listener, peer, ticket })).await;
+            } else {
+                let is_over_limit = ticket.is_over_limit();
+                let (has_grace, paused) = (false, Duration::ZERO);
+                live(Connection {
+                    stream,
+                    worker,
+                    listener,
+                    peer,
+                    deadline,
+                    requests: 0,
+                    is_over_limit,
+                    paused,
+                    idle_until,
+                    has_grace,
+                    _ticket: ticket,
+                })
+                .await;
+            }
         }
         guard.is_done.set(true);
     }
@@ -203,11 +246,17 @@ async fn live(mut connection: Connection) {
     match next {
         // Without TLS there is nothing to say: to let go of the socket ends it.
         Next::Idle | Next::Nothing | Next::Close if matches!(connection.stream, ClientStream::Plain(_)) => {}
-        Next::Idle | Next::Nothing | Next::Close => close(&mut connection).await,
-        Next::Linger => Box::pin(linger(&mut connection)).await,
+        Next::Idle | Next::Nothing | Next::Close => {
+            close(&mut connection.stream, &connection.deadline, &connection.worker).await;
+        }
+        Next::Linger => {
+            Box::pin(linger(&mut connection.stream, &connection.deadline, &connection.worker)).await;
+        }
         Next::Drop => {}
         Next::Abort => {
-            let _ = socket2::SockRef::from(connection.stream.tcp()).set_linger(Some(Duration::ZERO));
+            if let Some(tcp) = connection.stream.tcp() {
+                let _ = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+            }
         }
     }
 }
@@ -223,7 +272,7 @@ async fn wait_for_request(connection: &mut Connection) -> bool {
         }
         if connection.worker.is_draining() {
             // The runtime may not have seen yet what has arrived; then it soon will.
-            if connection.requests > 0 && !has_arrived(connection.stream.tcp()) {
+            if connection.requests > 0 && !connection.stream.tcp().is_some_and(has_arrived) {
                 return Poll::Ready(false);
             }
             if connection.requests == 0 && !connection.has_grace {
@@ -242,27 +291,63 @@ fn has_arrived(tcp: &TcpStream) -> bool {
     matches!(socket2::SockRef::from(tcp).peek(&mut [std::mem::MaybeUninit::uninit()]), Ok(1..))
 }
 
-async fn close(connection: &mut Connection) {
-    let deadline = Rc::clone(&connection.deadline);
-    deadline.set(connection.worker.now() + LINGER.0);
+/// Whether the client speaks HTTP/2: over TLS it was agreed on, without it the first bytes tell, where both are spoken.
+async fn is_http2(stream: &ClientStream, spoken: &Protocols, deadline: &Deadline) -> bool {
+    match stream {
+        ClientStream::Tls(stream) => stream.is_http2(),
+        ClientStream::Plain(tcp) if spoken.http1 && spoken.http2 => Box::pin(has_preface(tcp, deadline)).await,
+        ClientStream::Plain(_) => spoken.http2,
+        ClientStream::H2(_) => false,
+    }
+}
+
+/// Whether a connection begins like the preface of HTTP/2 (RFC 9113 3.4), whose first letters are no method of HTTP/1.1.
+/// Nothing is taken of it.
+async fn has_preface(tcp: &TcpStream, deadline: &Deadline) -> bool {
+    const BEGINNING: &[u8] = b"PRI";
+    let mut room = [0; BEGINNING.len()];
+    poll_fn(|context| {
+        loop {
+            let mut seen = ReadBuf::new(&mut room);
+            match tcp.poll_peek(context, &mut seen) {
+                Poll::Ready(Ok(count))
+                    if (1..BEGINNING.len()).contains(&count) && BEGINNING.starts_with(seen.filled()) =>
+                {
+                    // It is too short to tell: only more of it is news.
+                    let _ = tcp.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+                    if tcp.poll_read_ready(context).is_pending() {
+                        break;
+                    }
+                }
+                Poll::Ready(_) => return Poll::Ready(seen.filled() == BEGINNING),
+                Poll::Pending => break,
+            }
+        }
+        if deadline.poll_expired(context) { Poll::Ready(false) } else { Poll::Pending }
+    })
+    .await
+}
+
+/// Ends our side.
+async fn close(stream: &mut ClientStream, deadline: &Rc<Deadline>, worker: &Worker) {
+    deadline.set(worker.now() + LINGER.0);
     poll_fn(|context| {
         if deadline.poll_expired(context) {
             return Poll::Ready(());
         }
-        connection.stream.poll_shutdown(context).map(|_| ())
+        stream.poll_shutdown(context).map(|_| ())
     })
     .await;
 }
 
 /// Ends our side and reads on for a while.
-async fn linger(connection: &mut Connection) {
-    close(connection).await;
-    connection.deadline.set(connection.worker.now() + LINGER.0);
+async fn linger(stream: &mut ClientStream, deadline: &Rc<Deadline>, worker: &Worker) {
+    close(stream, deadline, worker).await;
+    deadline.set(worker.now() + LINGER.0);
+    let Some(tcp) = stream.tcp() else { return };
     let mut left = LINGER.1;
     let mut waste = [0u8; 4096];
     loop {
-        let tcp = connection.stream.tcp();
-        let deadline = &connection.deadline;
         let is_readable = poll_fn(|context| {
             if left > 0 && tcp.poll_read_ready(context).is_ready() {
                 return Poll::Ready(true);

@@ -37,6 +37,7 @@ use crate::request::exchange::channel::Channel;
 use crate::request::exchange::choice::Choice;
 use crate::request::exchange::decision::{Decision, Forward};
 use crate::request::exchange::failure::Failure;
+use crate::request::exchange::flow::Framing;
 use crate::request::exchange::head::HeadRead;
 use crate::request::exchange::scratch::Scratch;
 use crate::request::listener::Listener;
@@ -56,7 +57,7 @@ pub async fn serve(connection: &mut Connection) -> Next {
     loop {
         let Some(scratch) = &mut held.scratch else { break Next::Close };
         let next = exchange(connection, &grant, &mut buffer, scratch).await;
-        if next != Next::Idle {
+        if next != Next::Idle || connection.is_stream() {
             break next;
         }
         scratch.clear();
@@ -77,6 +78,7 @@ struct Held {
     peer: SocketAddr,
     tls: Option<&'static str>,
     identity: Option<Arc<ClientIdentity>>,
+    is_http2: bool,
 }
 
 impl Held {
@@ -88,6 +90,7 @@ impl Held {
             peer: connection.peer,
             tls: connection.stream.tls_version(),
             identity: connection.stream.identity().map(Arc::clone),
+            is_http2: connection.is_stream(),
         }
     }
 }
@@ -107,6 +110,7 @@ impl Drop for Held {
                 peer: self.peer,
                 tls: self.tls,
                 identity: self.identity.as_deref(),
+                is_http2: self.is_http2,
             };
             scratch.record.settle(&source, scratch.upload.passed(), scratch.download.passed());
             // What a panic left of it is not to be trusted.
@@ -175,7 +179,8 @@ async fn turn_away(connection: &mut Connection) -> Next {
 
 /// Whether something waits to be read, and not the connection's end alone.
 fn has_arrived(stream: &ClientStream) -> bool {
-    match SockRef::from(stream.tcp()).peek(&mut [MaybeUninit::uninit()]) {
+    let Some(tcp) = stream.tcp() else { return true };
+    match SockRef::from(tcp).peek(&mut [MaybeUninit::uninit()]) {
         Ok(count) => count > 0,
         // What TLS has decrypted already is not there any more.
         Err(error) => error.kind() == ErrorKind::WouldBlock && matches!(stream, ClientStream::Tls(_)),
@@ -304,7 +309,7 @@ async fn fail(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Sc
     }
     scratch.upload.give_up(buffer);
     // Interim answers may be half-way out: ours comes behind them.
-    scratch.download.start(BodyLength::None, false, u64::MAX);
+    scratch.download.start(BodyLength::None, Framing::Bare, u64::MAX);
     let is_understood = matches!(failure, Failure::Refused(Refusal::AmbiguousPath | Refusal::Misdirected));
     scratch.is_broken = failure.blame() == Blame::Client && !is_understood;
     let reply = Reply { status: failure.status(), is_redirect: false, is_refusal: true, body: "" };

@@ -11,8 +11,10 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::base::h2_reset::H2Reset;
 use crate::pure::identity::ClientIdentity;
 use crate::request::buffers::Buffer;
+use crate::request::connection::H2Stream;
 use crate::transport::tls::{ClientCertificates, ServerTlsStream, TlsStream};
 
 /// A client's connection.
@@ -22,6 +24,8 @@ pub enum ClientStream {
     Plain(TcpStream),
     /// TLS over TCP; boxed, for a rustls connection is large.
     Tls(Box<TlsStream>),
+    /// A stream of an HTTP/2 connection, told in HTTP/1.1.
+    H2(Box<H2Stream>),
 }
 
 /// A server's connection. Unix sockets and HTTP/2 become variants of it.
@@ -46,6 +50,16 @@ pub trait Stream {
 
     /// Ends our side: FIN, and close_notify before it.
     fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Whether it has ends of messages of its own, so that a body needs no framing: see [`Self::end_message`].
+    fn has_messages(&self) -> bool {
+        false
+    }
+
+    /// Ends a message whose head did not say its length, with trailers as field lines.
+    fn end_message(&mut self, _trailers: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn poll_fill<S: AsyncRead + Unpin>(
@@ -121,6 +135,7 @@ impl Stream for ClientStream {
         match self {
             Self::Plain(stream) => poll_fill(stream, context, buffer),
             Self::Tls(stream) => poll_fill(stream.as_mut(), context, buffer),
+            Self::H2(stream) => stream.poll_fill(context, buffer),
         }
     }
 
@@ -128,12 +143,14 @@ impl Stream for ClientStream {
         match self {
             Self::Plain(stream) => poll_write_tcp(stream, context, slices),
             Self::Tls(stream) => poll_write(stream.as_mut(), context, slices),
+            Self::H2(stream) => stream.poll_write(context, slices),
         }
     }
 
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Plain(_) => Poll::Ready(Ok(())),
+            // What the frames of a stream wait for is waited for by its connection.
+            Self::Plain(_) | Self::H2(_) => Poll::Ready(Ok(())),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(context),
         }
     }
@@ -142,6 +159,18 @@ impl Stream for ClientStream {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(context),
+            Self::H2(stream) => Poll::Ready(stream.end(&[])),
+        }
+    }
+
+    fn has_messages(&self) -> bool {
+        matches!(self, Self::H2(_))
+    }
+
+    fn end_message(&mut self, trailers: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(_) | Self::Tls(_) => Ok(()),
+            Self::H2(stream) => stream.end(trailers),
         }
     }
 }
@@ -154,12 +183,13 @@ impl ClientStream {
         match self {
             Self::Plain(stream) => stream.poll_read_ready(context),
             Self::Tls(stream) => stream.poll_readable(context),
+            Self::H2(stream) => stream.poll_readable(context),
         }
     }
 
     /// Bytes that the system holds for the client and that it has not acknowledged.
     pub fn unacknowledged(&self) -> Option<usize> {
-        unacknowledged(self.tcp())
+        unacknowledged(self.tcp()?)
     }
 
     /// The TLS version, where the client speaks TLS.
@@ -167,6 +197,7 @@ impl ClientStream {
         match self {
             Self::Plain(_) => None,
             Self::Tls(stream) => stream.version(),
+            Self::H2(stream) => stream.carrier().tls,
         }
     }
 
@@ -175,6 +206,7 @@ impl ClientStream {
         match self {
             Self::Plain(_) => None,
             Self::Tls(stream) => stream.server_name(),
+            Self::H2(stream) => stream.carrier().server_name.as_deref(),
         }
     }
 
@@ -183,6 +215,7 @@ impl ClientStream {
         match self {
             Self::Plain(_) => ClientCertificates::None,
             Self::Tls(stream) => stream.demand(),
+            Self::H2(stream) => stream.carrier().demand,
         }
     }
 
@@ -191,14 +224,34 @@ impl ClientStream {
         match self {
             Self::Plain(_) => None,
             Self::Tls(stream) => stream.identity(),
+            Self::H2(stream) => stream.carrier().identity.as_ref(),
         }
     }
 
-    /// The TCP connection below.
-    pub fn tcp(&self) -> &TcpStream {
+    /// Takes note of the reset by which a server has cut its answer off: it is passed on.
+    pub fn note_reset(&mut self, error: &io::Error) {
+        if let Self::H2(stream) = self
+            && let Some(reset) = H2Reset::of(error)
+        {
+            stream.note_reset(reset);
+        }
+    }
+
+    /// The TCP connection below, where it is this one's alone.
+    pub fn tcp(&self) -> Option<&TcpStream> {
         match self {
-            Self::Plain(stream) => stream,
-            Self::Tls(stream) => stream.tcp(),
+            Self::Plain(stream) => Some(stream),
+            Self::Tls(stream) => Some(stream.tcp()),
+            Self::H2(_) => None,
+        }
+    }
+
+    /// Reads into a buffer of somebody else's.
+    pub fn poll_read(&mut self, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, out),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(context, out),
+            Self::H2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
 }

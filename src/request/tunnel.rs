@@ -10,7 +10,7 @@ use crate::pure::h1::body::BodyLength;
 use crate::request::buffers::Grant;
 use crate::request::connection::{Connection, Next};
 use crate::request::exchange::channel::{Channel, ServerEnd};
-use crate::request::exchange::flow::Wait;
+use crate::request::exchange::flow::{Framing, Wait};
 use crate::request::exchange::scratch::Scratch;
 use crate::request::stream::Stream as _;
 
@@ -65,8 +65,8 @@ pub async fn carry(channel: &mut Channel<'_>, grant: &Grant, patience: Duration)
         shut: Shut::default(),
         patience,
     };
-    tunnel.scratch.upload.start(BodyLength::UntilClose, false, u64::MAX);
-    tunnel.scratch.download.start(BodyLength::UntilClose, false, u64::MAX);
+    tunnel.scratch.upload.start(BodyLength::UntilClose, Framing::Bare, u64::MAX);
+    tunnel.scratch.download.start(BodyLength::UntilClose, Framing::Bare, u64::MAX);
     tunnel.restart_clock();
     loop {
         match poll_fn(|context| tunnel.poll_busy(context)).await {

@@ -128,17 +128,34 @@ impl Worker {
     /// Takes a connection that has entered the count of connections into the worker's list. Trusted proxies may have any
     /// number: theirs are those of all their clients.
     pub fn register(self: &Rc<Self>, peer: IpAddr, listener: &Listener) -> ConnectionTicket {
-        let number = self.next_connection.get();
-        self.next_connection.set(number + 1);
-        let deadline = self.deadlines.deadline();
-        self.connections.borrow_mut().insert(number, Rc::clone(&deadline));
+        let (number, deadline) = self.enlist();
         let config = &listener.config;
         let place = config
             .limits
             .connections_per_client_max
             .filter(|_| !is_trusted(peer.to_canonical(), &config.trusted_proxies))
             .map(|max| self.shared.clients.enter(listener.index, peer, max));
-        ConnectionTicket { worker: Rc::downgrade(self), number, deadline, shared: Arc::clone(&self.shared), place }
+        ConnectionTicket {
+            worker: Rc::downgrade(self),
+            number,
+            deadline,
+            counted: Some(Arc::clone(&self.shared)),
+            place,
+        }
+    }
+
+    /// Takes a stream of an HTTP/2 connection into the list: it is reached like a connection and counts as none.
+    pub fn register_stream(self: &Rc<Self>) -> ConnectionTicket {
+        let (number, deadline) = self.enlist();
+        ConnectionTicket { worker: Rc::downgrade(self), number, deadline, counted: None, place: None }
+    }
+
+    fn enlist(&self) -> (u64, Rc<Deadline>) {
+        let number = self.next_connection.get();
+        self.next_connection.set(number + 1);
+        let deadline = self.deadlines.deadline();
+        self.connections.borrow_mut().insert(number, Rc::clone(&deadline));
+        (number, deadline)
     }
 
     /// A worker on the runtime of this thread, with the tasks that keep its time: without them it has no deadlines, so that
@@ -222,7 +239,8 @@ pub struct ConnectionTicket {
     worker: Weak<Worker>,
     number: u64,
     deadline: Rc<Deadline>,
-    shared: Arc<Process>,
+    /// Where it counts as a connection.
+    counted: Option<Arc<Process>>,
     place: Option<ClientPlace>,
 }
 
@@ -240,7 +258,9 @@ impl ConnectionTicket {
 
 impl Drop for ConnectionTicket {
     fn drop(&mut self) {
-        self.shared.connections.leave();
+        if let Some(process) = &self.counted {
+            process.connections.leave();
+        }
         if let Some(worker) = self.worker.upgrade() {
             worker.connections.borrow_mut().remove(&self.number);
         }

@@ -37,6 +37,8 @@ pub use ticket::{ClientCertificates, EPOCH, TicketSecret, Ticketer};
 
 /// The protocol name of HTTP/1.1 (RFC 7301 section 6).
 pub const HTTP1: &[u8] = b"http/1.1";
+/// The protocol name of HTTP/2 over TLS (RFC 9113 3.2).
+pub const HTTP2: &[u8] = b"h2";
 
 /// TLS 1.3 tickets per full or resumed handshake. One is enough for a client that opens its connections one after the
 /// other, and each costs a derivation, a sealing and a few hundred bytes of every new connection.

@@ -94,7 +94,7 @@ fn fingerprint(certificate: &Certificate) -> String {
 fn where_one_is_required_only_its_holders_get_in() {
     let world = World::new();
     let proxy = world.proxy(&listener("client-ca \"clients.crt\" mode=\"required\"", ""), &tell());
-    for more in [&["--tls-max", "1.2"][..], &["--tlsv1.3"]] {
+    for more in [&["--tls-max", "1.2"][..], &["--tlsv1.3"], &["--http1.1"], &["--http2"]] {
         let got = curl(&proxy, 0, "a.test", Some("robot"), more);
         assert_eq!(got, (200, format!("CN=robot {}", fingerprint(&world.robot))));
         assert_eq!(curl(&proxy, 0, "a.test", None, more).0, 0, "without one");
@@ -185,8 +185,12 @@ fn a_connection_is_no_way_around_the_demand_of_another_name() {
     let records = proxy.wait_for_records("access.log", 6);
     assert_eq!(records[0]["reason"], "misdirected");
     // Nor the other way round: what admin.test demands is not what a.test does.
-    let (status, _) = curl(&proxy, 0, "admin.test", Some("robot"), &["-H", "Host: a.test"]);
-    assert_eq!(status, 421);
+    for version in ["--http1.1", "--http2"] {
+        let (status, _) = curl(&proxy, 0, "admin.test", Some("robot"), &[version, "-H", "Host: a.test"]);
+        assert_eq!(status, 421, "{version}");
+        let (status, _) = curl(&proxy, 0, "a.test", None, &[version, "-H", "Host: admin.test"]);
+        assert_eq!(status, 421, "{version}");
+    }
     assert_eq!(world.origin.requests().len(), 2);
 }
 

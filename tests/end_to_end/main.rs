@@ -15,6 +15,7 @@ mod client_certificates;
 mod drain;
 mod explain;
 mod forwarding;
+mod h2;
 mod harness;
 mod limits;
 mod listening;

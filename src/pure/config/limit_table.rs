@@ -133,6 +133,12 @@ const TABLE: &[LimitEntry] = &[
         "the most requests on one connection",
     ),
     entry(
+        Scope::Listener,
+        "streams-max",
+        LimitValue::Count(256, (1, 10_000), |all| &mut all.listener.streams_max),
+        "the most requests at once on one HTTP/2 connection",
+    ),
+    entry(
         Scope::Process,
         "buffer-memory",
         LimitValue::Size(Bytes::mib(256), (Bytes::mib(1), Bytes(1 << 40)), |all| &mut all.process.buffer_memory),
@@ -249,6 +255,7 @@ impl Default for Settings {
                 fields_max: 0,
                 connections_per_client_max: None,
                 requests_per_connection_max: None,
+                streams_max: 0,
                 ambiguous_paths: AmbiguousPaths::RejectUnsafe,
             },
             process: ProcessLimits { connections_max: None, buffer_memory: Bytes(0), drain_timeout: zero },

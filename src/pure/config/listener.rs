@@ -5,7 +5,7 @@ use super::limit_table::Settings;
 use super::limits::{self, Site};
 use super::node::Node;
 use super::problem::{Problem, Problems};
-use super::{CertificateFiles, ClientAuthorities, Listener, SiteCertificate, Tls};
+use super::{CertificateFiles, ClientAuthorities, Listener, Protocols, SiteCertificate, Tls};
 
 /// A listener, with the limits of the top where it has none of its own. `None` where its address is wrong.
 pub(super) fn read(node: Node<'_>, top: &Settings, problems: &mut Problems) -> Option<Listener> {
@@ -14,16 +14,44 @@ pub(super) fn read(node: Node<'_>, top: &Settings, problems: &mut Problems) -> O
         node.settings("trusted-proxies").filter_map(|value| address::range(value, problems)).collect();
     let mut settings = top.clone();
     limits::read(node.children("limits"), Site::Listener, &mut settings, problems);
+    let protocols = read_protocols(node, tls.is_some(), problems);
     let switch = |name| node.setting(name).and_then(|value| value.switch()).unwrap_or(false);
     Some(Listener {
         address: address::listener(node.argument(0)?, problems)?,
         tls,
+        protocols,
         trusted_proxies,
         via: node.setting("via").and_then(|value| value.text()) != Some("off"),
         request_id: switch("request-id"),
         half_close: switch("half-close"),
         limits: settings.listener,
     })
+}
+
+fn read_protocols(node: Node<'_>, is_tls: bool, problems: &mut Problems) -> Protocols {
+    let mut values = node.settings("protocols").peekable();
+    if values.peek().is_none() {
+        return Protocols::usual(is_tls);
+    }
+    let mut protocols = Protocols { http1: false, http2: false };
+    for value in values {
+        match (value.text(), is_tls) {
+            (Some("http/1.1"), _) => protocols.http1 = true,
+            (Some("h2"), true) | (Some("h2c"), false) => protocols.http2 = true,
+            (Some("h2"), false) => problems.add(
+                Problem::at(&value.place(), "`h2` is HTTP/2 over TLS, and this listener has no `tls`")
+                    .label("without TLS")
+                    .help("HTTP/2 without TLS, which no browser speaks, is `h2c`"),
+            ),
+            (Some("h2c"), true) => problems.add(
+                Problem::at(&value.place(), "`h2c` is HTTP/2 without TLS, and this listener has `tls`")
+                    .label("over TLS")
+                    .help("over TLS it is `h2`"),
+            ),
+            _ => {}
+        }
+    }
+    protocols
 }
 
 fn read_tls(node: Node<'_>, problems: &mut Problems) -> Tls {

@@ -25,17 +25,14 @@ static TLS: NodeForm = NodeForm::new("tls", r#"tls { certificate "certs/site.crt
     .holding(&[&CERTIFICATE, &CLIENT_CA]);
 static PROXY_PROTOCOL: NodeForm = NodeForm::later("proxy-protocol");
 
-static LIMIT_SETTINGS: [Setting; 12] = {
-    let [a, b, c, d, e, f, g, h, i, j, k] = limit_table::settings("limits");
-    [a, b, c, d, e, f, g, h, i, j, k, Setting::later("streams-max")]
-};
+static LIMIT_SETTINGS: [Setting; 12] = limit_table::settings("limits");
 static LIMITS: NodeForm =
     NodeForm::new("limits", r#"limits { header-timeout "10s"; body-max "100MiB" }"#).with(&LIMIT_SETTINGS).repeated();
 
 static LISTEN: NodeForm = NodeForm::new("listen", r#"listen "0.0.0.0:80""#)
     .taking(&[ADDRESS], 1)
     .with(&[
-        Setting::list("protocols", Kind::Word { now: &["http/1.1"], later: &["h2", "h2c"] }),
+        Setting::list("protocols", Kind::Word { now: &["http/1.1", "h2", "h2c"], later: &[] }),
         Setting::list("trusted-proxies", text("an address range")),
         Setting::one("via", Kind::Word { now: &["on", "off"], later: &[] }),
         Setting::one("request-id", Kind::Switch),
@@ -153,7 +150,7 @@ const RULE_OWN: [Setting; 10] = [
     Setting::one("body-max", RULE_BODY_MAX),
 ];
 const RULE_BODY_MAX: Kind = {
-    let [_, _, body_max, ..] = limit_table::settings::<11>("limits");
+    let [_, _, body_max, ..] = limit_table::settings::<12>("limits");
     body_max.kind
 };
 static RULE_SETTINGS: [Setting; 20] = joined();

@@ -18,6 +18,7 @@ fn origin(peer: &str, is_trusted: bool, is_tls: bool) -> Origin {
         local: "192.0.2.9:8080".parse().unwrap(),
         is_trusted,
         is_tls,
+        is_http2: false,
         via: true,
     }
 }

@@ -17,7 +17,7 @@ use crate::pure::refusal::Refusal;
 use crate::request::buffers::Buffer;
 use crate::request::connection::Connection;
 use crate::request::exchange::failure::Failure;
-use crate::request::exchange::flow::{FlowError, Wait};
+use crate::request::exchange::flow::{FlowError, Framing, Wait};
 use crate::request::exchange::scratch::Scratch;
 use crate::request::stream::{ServerStream, Stream as _};
 
@@ -212,10 +212,18 @@ impl<'a> Channel<'a> {
     pub fn accept_head(&mut self) -> Result<Verdict, Failure> {
         let Some(server) = &mut self.server else { return Err(Failure::Truncated) };
         let Scratch { request, response, upload, download, changed, learning, .. } = &mut *self.scratch;
-        let (is_chunked, framing, is_until_close) = match (response.body, request.version) {
-            (BodyLength::None | BodyLength::Length(_), _) => (false, ClientFraming::AsSent, false),
-            (BodyLength::Chunked | BodyLength::UntilClose, Version::Http11) => (true, ClientFraming::Chunked, false),
-            (BodyLength::Chunked | BodyLength::UntilClose, Version::Http10) => (false, ClientFraming::UntilClose, true),
+        let has_messages = self.connection.stream.has_messages();
+        let (outlet, framing, is_until_close) = match (response.body, request.version) {
+            (BodyLength::None | BodyLength::Length(_), _) => (Framing::Bare, ClientFraming::AsSent, false),
+            (BodyLength::Chunked | BodyLength::UntilClose, Version::Http11) if has_messages => {
+                (Framing::Message, ClientFraming::Chunked, false)
+            }
+            (BodyLength::Chunked | BodyLength::UntilClose, Version::Http11) => {
+                (Framing::Chunked, ClientFraming::Chunked, false)
+            }
+            (BodyLength::Chunked | BodyLength::UntilClose, Version::Http10) => {
+                (Framing::Bare, ClientFraming::UntilClose, true)
+            }
         };
         if learning.is_wanted && matches!(response.status, 200..=299) {
             let fields = Fields { bytes: server.buffer.bytes(), list: &response.fields };
@@ -239,7 +247,7 @@ impl<'a> Channel<'a> {
         let head_at = download.head().len();
         push_response_head(download.head(), response, bytes, framing, connection, via, &changed.response);
         server.buffer.consume(response.length);
-        download.start(response.body, is_chunked, u64::MAX);
+        download.start(response.body, outlet, u64::MAX);
         if download.stage_early(&mut server.buffer, &mut |_| {}).is_err() {
             // It is not on its way yet, and another answer takes its place.
             download.head().truncate(head_at);
@@ -296,6 +304,10 @@ impl<'a> Channel<'a> {
         match moved {
             Poll::Ready(Ok(())) if self.is_over(verdict) => return Poll::Ready(Ok(())),
             Poll::Ready(Err(FlowError::Write(_))) => return Poll::Ready(Err(Failure::ClientGone)),
+            Poll::Ready(Err(FlowError::Read(error))) => {
+                self.connection.stream.note_reset(&error);
+                return Poll::Ready(Err(Failure::Truncated));
+            }
             Poll::Ready(Err(_)) => return Poll::Ready(Err(Failure::Truncated)),
             Poll::Ready(Ok(())) | Poll::Pending => {}
         }

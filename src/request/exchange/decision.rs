@@ -116,7 +116,10 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
             head,
             bytes,
             target: changed.is_rewritten.then_some(changed.target.as_slice()),
-            origin: Origin::of(&listener.config, connection.peer, called_address(connection, head)),
+            origin: Origin {
+                is_http2: connection.is_stream(),
+                ..Origin::of(&listener.config, connection.peer, called_address(connection, head))
+            },
             request_id: Some(scratch.request_id.as_str()).filter(|id| !id.is_empty()),
             upgrade: passage.upgrade,
             edits: &changed.request,
@@ -140,7 +143,7 @@ fn called_address(connection: &Connection, head: &RequestHead) -> SocketAddr {
     if !head.authority.is_empty() || !bound.ip().is_unspecified() {
         return bound;
     }
-    let called = connection.stream.tcp().local_addr();
+    let called = connection.stream.tcp().and_then(|tcp| tcp.local_addr().ok());
     called.map_or(bound, |called| SocketAddr::new(called.ip().to_canonical(), called.port()))
 }
 

@@ -124,13 +124,26 @@ pub enum Wait {
     Receiver,
 }
 
+/// How a body leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framing {
+    /// As it is: its head says its length, or the end of the connection is its end.
+    #[default]
+    Bare,
+    /// In chunks.
+    Chunked,
+    /// As it is, to a side that is told where the message ends.
+    Message,
+}
+
 /// One direction.
 #[derive(Debug)]
 pub struct Flow {
     decoder: BodyDecoder,
     length: BodyLength,
-    /// Whether the data leaves in chunks.
-    is_chunked_out: bool,
+    outlet: Framing,
+    /// Whether the receiving side has been told where the message ends, where it has to be.
+    is_end_told: bool,
     is_ended: bool,
     outgoing: Outgoing,
     /// Data bytes let through.
@@ -146,7 +159,8 @@ impl Default for Flow {
         Self {
             decoder: BodyDecoder::new(BodyLength::None),
             length: BodyLength::None,
-            is_chunked_out: false,
+            outlet: Framing::Bare,
+            is_end_told: false,
             is_ended: true,
             outgoing: Outgoing::default(),
             passed: 0,
@@ -159,10 +173,11 @@ impl Default for Flow {
 
 impl Flow {
     /// Starts over, for a body of that length, let through up to `limit` bytes. What is put into [`Self::head`] goes first.
-    pub fn start(&mut self, length: BodyLength, is_chunked_out: bool, limit: u64) {
+    pub fn start(&mut self, length: BodyLength, outlet: Framing, limit: u64) {
         self.decoder = BodyDecoder::new(length);
         self.length = length;
-        self.is_chunked_out = is_chunked_out;
+        self.outlet = outlet;
+        self.is_end_told = false;
         self.is_ended = length == BodyLength::None;
         self.passed = 0;
         self.limit = limit;
@@ -172,7 +187,7 @@ impl Flow {
 
     /// Forgets everything on its way and keeps the memory, unless it is large.
     pub fn reset(&mut self) {
-        self.start(BodyLength::None, false, u64::MAX);
+        self.start(BodyLength::None, Framing::Bare, u64::MAX);
         self.outgoing.clear();
         self.outgoing.prefix.shrink_to(SPARE);
     }
@@ -258,7 +273,7 @@ impl Flow {
         }
         let outgoing = &mut self.outgoing;
         let framing_at = outgoing.prefix.len();
-        if self.is_chunked_out && !decoded.data.is_empty() {
+        if self.outlet == Framing::Chunked && !decoded.data.is_empty() {
             push_chunk_line(&mut outgoing.prefix, decoded.data.len());
             outgoing.suffix.extend_from_slice(b"\r\n");
         }
@@ -283,7 +298,7 @@ impl Flow {
 
     fn end(&mut self) {
         self.is_ended = true;
-        if self.is_chunked_out {
+        if self.outlet == Framing::Chunked {
             let suffix = &mut self.outgoing.suffix;
             suffix.extend_from_slice(b"0\r\n");
             suffix.extend_from_slice(self.decoder.trailers());
@@ -335,6 +350,10 @@ impl Flow {
             self.wait = Wait::Receiver;
             ready!(self.outgoing.poll_send(context, to, buffer, &mut self.moved)).map_err(FlowError::Write)?;
             if self.is_ended {
+                if self.outlet == Framing::Message && !self.is_end_told {
+                    self.is_end_told = true;
+                    to.end_message(self.decoder.trailers()).map_err(FlowError::Write)?;
+                }
                 ready!(to.poll_flush(context)).map_err(FlowError::Write)?;
                 self.wait = Wait::Nothing;
                 return Poll::Ready(Ok(()));

@@ -7,7 +7,7 @@ use crate::pure::h1::request::{HeadLimits, Parsed, RequestHead, parse_request_he
 use crate::request::buffers::Buffer;
 use crate::request::connection::Connection;
 use crate::request::exchange::failure::Failure;
-use crate::request::stream::Stream as _;
+use crate::request::stream::{ClientStream, Stream as _};
 
 /// How the wait for a head ended.
 #[derive(Debug)]
@@ -29,6 +29,11 @@ pub async fn read(
     buffer: &mut Buffer,
     head: &mut RequestHead,
 ) -> Result<HeadRead, Failure> {
+    if let ClientStream::H2(stream) = &connection.stream
+        && let Some(refusal) = stream.refusal()
+    {
+        return Err(refusal.into());
+    }
     let limits = connection.listener.config.limits;
     let head_limits = limits.of_heads();
     let mut has_begun = !buffer.is_empty();

@@ -12,7 +12,7 @@ use crate::pure::rule::captures::Captures;
 use crate::request::account::Record;
 use crate::request::buffers::Buffer;
 use crate::request::exchange::failure::Failure;
-use crate::request::exchange::flow::{Flow, FlowError};
+use crate::request::exchange::flow::{Flow, FlowError, Framing};
 
 /// What a list of bytes keeps of its memory from one exchange to the next.
 pub(super) const SPARE: usize = 16 * 1024;
@@ -124,7 +124,8 @@ impl Scratch {
     /// [`Failure`] where the body is malformed or too large.
     pub fn begin_upload(&mut self, buffer: &mut Buffer) -> Result<(), Failure> {
         let body = self.request.body;
-        self.upload.start(body, body == BodyLength::Chunked, self.body_max.0);
+        let framing = if body == BodyLength::Chunked { Framing::Chunked } else { Framing::Bare };
+        self.upload.start(body, framing, self.body_max.0);
         self.upload.head().extend_from_slice(&self.forwarded);
         self.kept.begin(body != BodyLength::None);
         let kept = &mut self.kept;

@@ -120,6 +120,11 @@ impl TlsStream {
         self.session.agreed()
     }
 
+    /// Whether both sides have agreed on HTTP/2.
+    pub fn is_http2(&self) -> bool {
+        self.agreed().alpn_protocol() == Some(crate::transport::tls::HTTP2)
+    }
+
     /// The name that the client asked for, in lower case without trailing dot.
     pub fn server_name(&self) -> Option<&str> {
         self.session.server_name()

@@ -1,0 +1,11 @@
+//! HTTP/2 as far as no socket is needed: frames as they come by (RFC 9113 4), what a client may do that costs it nothing,
+//! and heads on their way between HTTP/2 and HTTP/1.1.
+//!
+//! HTTP/1.1 is the language in which rules, trust and forwarding are written: a head from HTTP/2 is written down in it and
+//! goes through the same strict parser. Compression, flow control and the states of streams are the `h2` crate's.
+
+pub mod answer;
+pub mod flood;
+pub mod frames;
+pub mod request;
+pub mod trailers;

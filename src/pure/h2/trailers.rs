@@ -1,0 +1,60 @@
+//! Trailers on their way between HTTP/2 and the trailer section of a chunked body (RFC 9110 6.5, RFC 9112 7.1.2).
+//!
+//! Fields of connections, of framing and of routing have no place there (RFC 9110 6.5.1) and are left out.
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use crate::pure::h1::encode::push_all;
+use crate::pure::head::Known;
+
+/// Appends trailers as field lines, each with its CRLF.
+pub fn push_trailers(out: &mut Vec<u8>, trailers: &HeaderMap) {
+    for (name, value) in trailers {
+        if may_trail(name) {
+            push_all(out, [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
+        }
+    }
+}
+
+/// The trailers that field lines say, as the parser of chunked bodies has let them through.
+pub fn read_trailers(lines: &[u8]) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    for line in lines.split(|byte| *byte == b'\n') {
+        let Some((name, value)) = line.iter().position(|byte| *byte == b':').and_then(|colon| {
+            let (name, value) = line.split_at_checked(colon)?;
+            Some((HeaderName::from_bytes(name).ok()?, value.get(1..)?.trim_ascii()))
+        }) else {
+            continue;
+        };
+        if may_trail(&name)
+            && let Ok(value) = HeaderValue::from_maybe_shared(Bytes::copy_from_slice(value))
+        {
+            trailers.append(name, value);
+        }
+    }
+    trailers
+}
+
+fn may_trail(name: &HeaderName) -> bool {
+    let known = Known::of(name.as_str().as_bytes());
+    !known.is_hop_by_hop()
+        && !matches!(known, Known::ContentLength | Known::Host | Known::Trailer | Known::Connection)
+        && name != header::AUTHORIZATION
+        && name != header::SET_COOKIE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trailers_come_back_as_they_went_without_those_that_have_no_place_there() {
+        let lines =
+            b"grpc-status: 5\r\nX-A:  1 \r\nx-a:2\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\nempty:\r\n";
+        let trailers = read_trailers(lines);
+        let mut out = Vec::new();
+        push_trailers(&mut out, &trailers);
+        assert_eq!(String::from_utf8(out).unwrap(), "grpc-status: 5\r\nx-a: 1\r\nx-a: 2\r\nempty: \r\n");
+    }
+}

@@ -1,0 +1,337 @@
+//! The life of a client's HTTP/2 connection: preface, then streams side by side, each an exchange of its own, then GOAWAY.
+//!
+//! Frames, compression and flow control are the `h2` crate's. Ours are the bounds: of the preface, of a head that does not
+//! end, of idleness, of streams at once, of what a client may send that costs it nothing. Memory for what clients send is
+//! bounded by the windows, and for what they don't read by the bytes that a stream may hold back.
+
+mod stream;
+mod watch;
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use aws_lc_rs::rand;
+use bytes::Bytes;
+use h2::server::{self, SendResponse};
+use h2::{Reason, RecvStream};
+use http::{Method, Request};
+
+pub use self::stream::{Carrier, H2Stream};
+use self::stream::{Incoming, Inlet};
+use self::watch::{Watch, Watched};
+use crate::base::time::Timestamp;
+use crate::pure::config::Limits;
+use crate::pure::h2::request::{IncomingHead, push_request};
+use crate::request::connection::{Connection, DRAIN_GRACE, Next, linger};
+use crate::request::deadlines::Deadline;
+use crate::request::exchange;
+use crate::request::listener::Listener;
+use crate::request::stream::ClientStream;
+use crate::request::worker::{ConnectionTicket, Worker};
+
+/// What a stream's client may send before it is read, in bytes.
+const STREAM_WINDOW: u32 = 128 * 1024;
+/// The same of all streams of a connection together.
+const CONNECTION_WINDOW: u32 = 256 * 1024;
+/// What a stream holds back of an answer that its client does not read.
+const SEND_BUFFER: usize = 64 * 1024;
+/// Resets that are remembered, so that frames on their way are known to be late and not wrong.
+const RESETS_REMEMBERED: usize = 64;
+/// How long.
+const RESET_MEMORY: Duration = Duration::from_secs(5);
+/// Streams that a client has given up before we have even looked at them.
+const PENDING_RESETS: usize = 32;
+/// What a field costs beside its bytes in the size of a list (RFC 9113 6.5.2).
+const FIELD_OVERHEAD: usize = 32;
+/// How long the end of a connection may take to be told.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// A connection that turns out to speak HTTP/2.
+pub(super) struct Arrival {
+    pub(super) stream: ClientStream,
+    pub(super) worker: Rc<Worker>,
+    pub(super) listener: Arc<Listener>,
+    pub(super) peer: SocketAddr,
+    pub(super) ticket: ConnectionTicket,
+}
+
+/// Serves a connection to its end.
+pub(super) async fn serve(arrival: Arrival) {
+    let Arrival { stream, worker, listener, peer, ticket } = arrival;
+    let carrier = Carrier {
+        tls: stream.tls_version(),
+        server_name: stream.server_name().map(Rc::from),
+        demand: stream.demand(),
+        identity: stream.identity().map(Arc::clone),
+    };
+    let watch = Watch::new(stream, worker.now());
+    let deadline = ticket.deadline();
+    let mut shaking = Box::pin(settings(&listener.config.limits).handshake(Watched(Rc::clone(&watch))));
+    let shaken = poll_fn(|context| match shaking.as_mut().poll(context) {
+        Poll::Ready(shaken) => Poll::Ready(shaken.ok()),
+        Poll::Pending if deadline.poll_expired(context) || worker.is_draining() => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await;
+    drop(shaking);
+    if let Some(frames) = shaken {
+        let is_over_limit = ticket.is_over_limit();
+        let mut life = Life {
+            frames,
+            watch: Rc::clone(&watch),
+            open: Rc::new(Open { count: Cell::new(0), ended: Cell::new(worker.now()) }),
+            worker: Rc::clone(&worker),
+            listener,
+            peer,
+            carrier,
+            deadline: Rc::clone(&deadline),
+            requests: 0,
+            is_over_limit,
+            ending: None,
+        };
+        life.wait();
+        poll_fn(|context| life.poll(context)).await;
+    }
+    // With the frames gone nobody else holds the connection.
+    if let Some(watch) = Rc::into_inner(watch) {
+        linger(&mut watch.into_stream(), &deadline, &worker).await;
+    }
+}
+
+fn settings(limits: &Limits) -> server::Builder {
+    let mut settings = server::Builder::new();
+    let list = limits.head_max.as_usize().saturating_add(FIELD_OVERHEAD * limits.fields_max as usize);
+    settings
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(limits.streams_max)
+        .max_header_list_size(u32::try_from(list).unwrap_or(u32::MAX))
+        .max_send_buffer_size(SEND_BUFFER)
+        .max_concurrent_reset_streams(RESETS_REMEMBERED)
+        .reset_stream_duration(RESET_MEMORY)
+        .max_pending_accept_reset_streams(PENDING_RESETS)
+        .enable_connect_protocol();
+    settings
+}
+
+/// The streams that are open.
+#[derive(Debug)]
+struct Open {
+    count: Cell<u32>,
+    /// When the last one ended.
+    ended: Cell<Timestamp>,
+}
+
+/// A stream while it is open.
+struct OpenStream {
+    open: Rc<Open>,
+    worker: Rc<Worker>,
+}
+
+impl OpenStream {
+    fn new(open: &Rc<Open>, worker: &Rc<Worker>) -> Self {
+        open.count.set(open.count.get() + 1);
+        Self { open: Rc::clone(open), worker: Rc::clone(worker) }
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.open.count.set(self.open.count.get() - 1);
+        self.open.ended.set(self.worker.now());
+    }
+}
+
+/// Why a connection is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// What is in flight is finished.
+    Graceful,
+    /// At once: what is to be told is told.
+    AtOnce,
+}
+
+struct Life {
+    frames: server::Connection<Watched, Bytes>,
+    watch: Rc<Watch>,
+    open: Rc<Open>,
+    worker: Rc<Worker>,
+    listener: Arc<Listener>,
+    peer: SocketAddr,
+    carrier: Carrier,
+    deadline: Rc<Deadline>,
+    requests: u32,
+    is_over_limit: bool,
+    ending: Option<Ending>,
+}
+
+impl Life {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            match self.frames.poll_accept(context) {
+                Poll::Ready(Some(Ok((request, respond)))) => self.begin(request, respond),
+                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(()),
+                Poll::Pending if self.poll_bounds(context).is_ready() => return Poll::Ready(()),
+                Poll::Pending if self.has_news() => {}
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Tells the client to end, where it is time to. True: what is to be told is still to be sent.
+    fn has_news(&mut self) -> bool {
+        let max = self.listener.config.limits.requests_per_connection_max;
+        let wanted = if self.watch.is_flooded() {
+            Some(Ending::AtOnce)
+        } else if self.worker.is_draining() || max.is_some_and(|max| self.requests >= max) {
+            Some(Ending::Graceful)
+        } else {
+            None
+        };
+        match (wanted, self.ending) {
+            (Some(Ending::AtOnce), None | Some(Ending::Graceful)) => self.end_at_once(Reason::ENHANCE_YOUR_CALM),
+            (Some(Ending::Graceful), None) => self.end_gracefully(),
+            _ => return false,
+        }
+        true
+    }
+
+    fn end_gracefully(&mut self) {
+        self.ending = Some(Ending::Graceful);
+        self.frames.graceful_shutdown();
+        self.deadline.set(self.worker.now() + DRAIN_GRACE);
+    }
+
+    fn end_at_once(&mut self, reason: Reason) {
+        self.ending = Some(Ending::AtOnce);
+        self.frames.abrupt_shutdown(reason);
+        self.deadline.set(self.worker.now() + FAREWELL);
+    }
+
+    /// Sets the deadline to what is waited for now.
+    fn wait(&self) {
+        let limits = &self.listener.config.limits;
+        let idle = self.open.ended.get().max(self.worker.now()) + limits.idle_timeout;
+        self.deadline.set(idle);
+    }
+
+    /// Ready where the time of something is up and there is nobody to wait for any more.
+    fn poll_bounds(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let now = self.worker.now();
+        let limits = &self.listener.config.limits;
+        let (header_timeout, idle_timeout) = (limits.header_timeout, limits.idle_timeout);
+        if self.ending.is_none()
+            && let Some(since) = self.watch.open_head()
+        {
+            self.deadline.set(since + header_timeout);
+        }
+        while self.deadline.poll_expired(context) {
+            let idle_until = self.open.ended.get() + idle_timeout;
+            match self.ending {
+                Some(Ending::AtOnce) => return Poll::Ready(()),
+                Some(Ending::Graceful) if self.open.count.get() == 0 || self.worker.is_stopping() => {
+                    return Poll::Ready(());
+                }
+                Some(Ending::Graceful) => self.deadline.set(now + DRAIN_GRACE),
+                None if self.watch.open_head().is_some_and(|since| since + header_timeout <= now) => {
+                    self.end_at_once(Reason::ENHANCE_YOUR_CALM);
+                    context.waker().wake_by_ref();
+                }
+                None if self.open.count.get() > 0 => self.deadline.set(now + idle_timeout),
+                None if idle_until <= now => {
+                    self.end_gracefully();
+                    context.waker().wake_by_ref();
+                }
+                None => self.deadline.set(idle_until),
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Starts the exchange of a request.
+    fn begin(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+        let max = self.listener.config.limits.requests_per_connection_max;
+        if max.is_some_and(|max| self.requests >= max) {
+            // It was not looked at, and may be sent again elsewhere (RFC 9113 8.7).
+            respond.send_reset(Reason::REFUSED_STREAM);
+            return;
+        }
+        self.requests = self.requests.saturating_add(1);
+        let stream = ClientStream::H2(Box::new(H2Stream::new(incoming(request, respond), self.carrier.clone())));
+        let open = OpenStream::new(&self.open, &self.worker);
+        let (worker, listener) = (Rc::clone(&self.worker), Arc::clone(&self.listener));
+        let mut connection = Connection::of_stream(stream, worker, listener, self.peer, self.is_over_limit);
+        tokio::task::spawn_local(async move {
+            let _open = open;
+            let next = Box::pin(exchange::serve(&mut connection)).await;
+            if let (ClientStream::H2(stream), Next::Drop | Next::Abort) = (&mut connection.stream, next) {
+                stream.cut();
+            }
+        });
+    }
+}
+
+/// A request in HTTP/1.1.
+fn incoming(request: Request<RecvStream>, respond: SendResponse<Bytes>) -> Incoming {
+    let (parts, body) = request.into_parts();
+    let protocol = parts.extensions.get::<h2::ext::Protocol>();
+    let has_body = !body.is_end_stream();
+    let mut head = Vec::with_capacity(512);
+    let described = IncomingHead {
+        method: &parts.method,
+        uri: &parts.uri,
+        fields: &parts.headers,
+        protocol: protocol.map(h2::ext::Protocol::as_str),
+        has_body,
+    };
+    let key = if protocol.is_some() { websocket_key() } else { String::new() };
+    let pushed = push_request(&mut head, &described, &key);
+    let inlet = match () {
+        () if protocol.is_some() => Inlet::Tunnel,
+        () if !has_body => Inlet::Over,
+        () if parts.headers.contains_key(http::header::CONTENT_LENGTH) => Inlet::Plain,
+        () => Inlet::Chunked,
+    };
+    let is_head_request = parts.method == Method::HEAD;
+    Incoming { head: pushed.map(|()| head), inlet, body, respond, is_head_request }
+}
+
+/// 16 random bytes (RFC 6455 4.1). Without any, the server gets a key that is no secret, which the protocol bears: it is
+/// there to tell a server that means it from one that does not.
+fn websocket_key() -> String {
+    let mut bits = [0; 16];
+    let _ = rand::fill(&mut bits);
+    base64(&bits)
+}
+
+/// Base64 with padding (RFC 4648 4).
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let letter = |bits: u32| char::from(*LETTERS.get(bits as usize & 63).unwrap_or(&b'A'));
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let bits = group.iter().fold(0, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+        for place in 0..4 {
+            text.push(if place <= group.len() { letter(bits >> (18 - 6 * place)) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+        assert_eq!(websocket_key().len(), 24);
+    }
+}

@@ -1,0 +1,385 @@
+//! A stream of an HTTP/2 connection as the exchange sees it: an HTTP/1.1 request to read, an HTTP/1.1 answer to write.
+//!
+//! Bodies are not framed on the way out: the exchange says where a message ends. Nothing is read of a body before the
+//! exchange has room for it, and only then does the client get room to send more; of an answer no more is taken than the
+//! client and the connection have room for. That is the backpressure, both ways.
+
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+
+use crate::base::h2_reset::H2Reset;
+use crate::pure::h1::body::{BodyLength, push_chunk_line};
+use crate::pure::h1::request::{HeadLimits, Parsed, RequestHeadError};
+use crate::pure::h1::response::{ResponseHead, parse_response_head};
+use crate::pure::h2::answer::answer_head;
+use crate::pure::h2::trailers::{push_trailers, read_trailers};
+use crate::pure::identity::ClientIdentity;
+use crate::request::buffers::Buffer;
+use crate::transport::tls::ClientCertificates;
+
+/// The most of a body that is handed over at once.
+const PIECE_MAX: usize = 64 * 1024;
+
+/// Our own heads, or those that the exchange has let through: their size has been judged.
+const ANSWER_HEAD: HeadLimits = HeadLimits { bytes: usize::MAX, fields: usize::MAX };
+
+/// How the request's body is told to the exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inlet {
+    /// In chunks.
+    Chunked,
+    /// As it is: its length is known.
+    Plain,
+    /// As it is, to the end of the stream, which is the end of a tunnel's direction.
+    Tunnel,
+    /// It is over; what may still come is a reset.
+    Over,
+}
+
+/// The way of the answer.
+#[derive(Debug)]
+enum Outlet {
+    /// Its head is still to come.
+    Head(SendResponse<Bytes>),
+    /// Its body, of which so many bytes are to come, where that is known.
+    Body(SendStream<Bytes>, Option<u64>),
+    /// It is whole.
+    Over,
+}
+
+/// What a stream knows of its connection.
+#[derive(Clone, Debug)]
+pub struct Carrier {
+    /// The TLS version.
+    pub tls: Option<&'static str>,
+    /// The name that the TLS client asked for.
+    pub server_name: Option<Rc<str>>,
+    /// What was demanded of the TLS client's certificate.
+    pub demand: ClientCertificates,
+    /// Who the TLS client has shown to be by a certificate.
+    pub identity: Option<Arc<ClientIdentity>>,
+}
+
+/// A request and its answer.
+#[derive(Debug)]
+pub struct H2Stream {
+    /// Why the head is refused, which then is not given.
+    refusal: Option<RequestHeadError>,
+    /// Bytes to be given before anything else.
+    ahead: Vec<u8>,
+    ahead_given: usize,
+    /// Data to be given then.
+    data: Bytes,
+    is_in_chunk: bool,
+    inlet: Inlet,
+    body: RecvStream,
+    failed: Option<io::Error>,
+    outlet: Outlet,
+    answer: ResponseHead,
+    is_head_request: bool,
+    reset: Option<H2Reset>,
+    carrier: Carrier,
+}
+
+/// A request that has come.
+pub(super) struct Incoming {
+    /// Its head in HTTP/1.1, or why there is none.
+    pub(super) head: Result<Vec<u8>, RequestHeadError>,
+    /// How its body is to be told.
+    pub(super) inlet: Inlet,
+    /// Its body.
+    pub(super) body: RecvStream,
+    /// Where the answer goes.
+    pub(super) respond: SendResponse<Bytes>,
+    /// Whether it is a HEAD.
+    pub(super) is_head_request: bool,
+}
+
+impl H2Stream {
+    pub(super) fn new(incoming: Incoming, carrier: Carrier) -> Self {
+        let Incoming { head, inlet, body, respond, is_head_request } = incoming;
+        let (ahead, refusal) = match head {
+            Ok(head) => (head, None),
+            Err(refusal) => (Vec::new(), Some(refusal)),
+        };
+        Self {
+            refusal,
+            ahead,
+            ahead_given: 0,
+            data: Bytes::new(),
+            is_in_chunk: false,
+            inlet,
+            body,
+            failed: None,
+            outlet: Outlet::Head(respond),
+            answer: ResponseHead::default(),
+            is_head_request,
+            reset: None,
+            carrier,
+        }
+    }
+
+    /// What it knows of its connection.
+    pub fn carrier(&self) -> &Carrier {
+        &self.carrier
+    }
+
+    /// Why the head can't be given.
+    pub fn refusal(&self) -> Option<RequestHeadError> {
+        self.refusal
+    }
+
+    /// The code by which it is to be reset, should it be cut off: the one that the server used.
+    pub fn note_reset(&mut self, reset: H2Reset) {
+        self.reset = Some(reset);
+    }
+
+    /// Cuts it off where it is not over, visibly.
+    pub fn cut(&mut self) {
+        let reason = self.reset.map_or(Reason::INTERNAL_ERROR, |reset| reset.0.into());
+        match &mut self.outlet {
+            Outlet::Head(respond) => respond.send_reset(reason),
+            Outlet::Body(stream, _) => stream.send_reset(reason),
+            Outlet::Over => {}
+        }
+    }
+
+    /// Reads into the buffer's room.
+    pub fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
+        let mut filled = 0;
+        loop {
+            filled += self.give(buffer);
+            if !buffer.has_room() {
+                return Poll::Ready(Ok(filled));
+            }
+            match self.poll_more(context) {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Err(error)) if filled > 0 => {
+                    self.failed = Some(error);
+                    return Poll::Ready(Ok(filled));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending if filled == 0 => return Poll::Pending,
+                Poll::Ready(Ok(false)) | Poll::Pending => return Poll::Ready(Ok(filled)),
+            }
+        }
+    }
+
+    /// Waits until there is something to read.
+    pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.has_more() || self.failed.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Err(error) = ready!(self.poll_more(context)) {
+            self.failed = Some(error);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn has_more(&self) -> bool {
+        self.ahead_given < self.ahead.len() || !self.data.is_empty()
+    }
+
+    /// Copies what there is, and lets the client send as much data again.
+    fn give(&mut self, buffer: &mut Buffer) -> usize {
+        let mut filled = 0;
+        while self.has_more() {
+            let room = buffer.room();
+            let ahead = self.ahead.get(self.ahead_given..).unwrap_or_default();
+            let is_data = ahead.is_empty();
+            let source = if is_data { self.data.as_ref() } else { ahead };
+            let count = source.len().min(room.len());
+            let (Some(room), Some(source)) = (room.get_mut(..count), source.get(..count)) else { break };
+            if count == 0 {
+                break;
+            }
+            room.copy_from_slice(source);
+            if is_data {
+                self.data.advance(count);
+                // It fails only where the stream has ended meanwhile: then there is nobody to give room to.
+                let _ = self.body.flow_control().release_capacity(count);
+                if self.data.is_empty() && self.is_in_chunk {
+                    self.is_in_chunk = false;
+                    self.put_ahead().extend_from_slice(b"\r\n");
+                }
+            } else {
+                self.ahead_given += count;
+            }
+            buffer.filled(count);
+            filled += count;
+        }
+        filled
+    }
+
+    /// What goes before the data, all earlier of it being given.
+    fn put_ahead(&mut self) -> &mut Vec<u8> {
+        if self.ahead_given == self.ahead.len() {
+            self.ahead.clear();
+            self.ahead_given = 0;
+        }
+        &mut self.ahead
+    }
+
+    /// Gets more to give. False: there will be none.
+    fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if let Some(error) = self.failed.take() {
+            return Poll::Ready(Err(error));
+        }
+        while self.inlet != Inlet::Over {
+            let Some(data) = ready!(self.body.poll_data(context)) else { return self.poll_body_end(context) };
+            let data = data.map_err(io_error)?;
+            if data.is_empty() {
+                continue;
+            }
+            if self.inlet == Inlet::Chunked {
+                self.is_in_chunk = true;
+                push_chunk_line(self.put_ahead(), data.len());
+            }
+            self.data = data;
+            return Poll::Ready(Ok(true));
+        }
+        self.poll_reset(context).map(Err)
+    }
+
+    fn poll_body_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.inlet == Inlet::Tunnel {
+            return Poll::Ready(Ok(false));
+        }
+        let trailers = ready!(self.body.poll_trailers(context)).map_err(io_error)?;
+        if self.inlet == Inlet::Plain {
+            self.inlet = Inlet::Over;
+            return self.poll_reset(context).map(Err);
+        }
+        self.inlet = Inlet::Over;
+        let ahead = self.put_ahead();
+        ahead.extend_from_slice(b"0\r\n");
+        if let Some(trailers) = trailers {
+            push_trailers(ahead, &trailers);
+        }
+        ahead.extend_from_slice(b"\r\n");
+        Poll::Ready(Ok(true))
+    }
+
+    /// Waits for the client to give the stream up.
+    fn poll_reset(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        let polled = match &mut self.outlet {
+            Outlet::Head(respond) => respond.poll_reset(context),
+            Outlet::Body(stream, _) => stream.poll_reset(context),
+            Outlet::Over => return Poll::Pending,
+        };
+        polled.map(|reset| reset.map_or_else(io_error, |reason| H2Reset(reason.into()).into()))
+    }
+
+    /// Writes an answer's head, whole, and what there is room for of what follows it.
+    pub fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let mut used = 0;
+        if matches!(self.outlet, Outlet::Head(_)) {
+            let Some(first) = slices.first() else { return Poll::Ready(Ok(0)) };
+            used = self.write_heads(first)?;
+            // The interim ones, or a head with nothing behind it.
+            if used == slices.iter().map(|slice| slice.len()).sum::<usize>() {
+                return Poll::Ready(Ok(used));
+            }
+        }
+        match self.poll_data(context, slices, used) {
+            Poll::Ready(Ok(count)) => Poll::Ready(Ok(used + count)),
+            Poll::Pending if used > 0 => Poll::Ready(Ok(used)),
+            other => other,
+        }
+    }
+
+    /// Sends the heads that the bytes begin with, up to the final one.
+    fn write_heads(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let malformed = || io::Error::from(io::ErrorKind::InvalidData);
+        let mut used = 0;
+        while let Outlet::Head(respond) = &mut self.outlet {
+            let Some(rest) = bytes.get(used..).filter(|rest| !rest.is_empty()) else { break };
+            let head = &mut self.answer;
+            match parse_response_head(rest, ANSWER_HEAD, self.is_head_request, head) {
+                Ok(Parsed::Complete) => {}
+                Ok(Parsed::Partial) | Err(_) => return Err(malformed()),
+            }
+            used += head.length;
+            let answer = answer_head(head, rest).ok_or_else(malformed)?;
+            if head.status < 200 && head.status != 101 {
+                respond.send_informational(answer).map_err(io_error)?;
+                continue;
+            }
+            let is_whole = head.body == BodyLength::None && head.status != 101;
+            let stream = respond.send_response(answer, is_whole).map_err(io_error)?;
+            self.outlet = match head.body {
+                _ if is_whole => Outlet::Over,
+                BodyLength::Length(length) => Outlet::Body(stream, Some(length)),
+                BodyLength::None | BodyLength::Chunked | BodyLength::UntilClose => Outlet::Body(stream, None),
+            };
+        }
+        Ok(used)
+    }
+
+    /// Sends of the slices, the first `skip` bytes left out, what there is room for.
+    fn poll_data(
+        &mut self,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+        mut skip: usize,
+    ) -> Poll<io::Result<usize>> {
+        let Outlet::Body(stream, left) = &mut self.outlet else {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        };
+        let total = slices.iter().map(|slice| slice.len()).sum::<usize>() - skip;
+        let wanted = total.min(PIECE_MAX);
+        stream.reserve_capacity(wanted);
+        let mut room = stream.capacity();
+        while room == 0 {
+            room = match ready!(stream.poll_capacity(context)) {
+                Some(room) => room.map_err(io_error)?,
+                None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            };
+        }
+        let count = wanted.min(room);
+        let mut piece = Vec::with_capacity(count);
+        for slice in slices {
+            let rest = slice.get(skip.min(slice.len())..).unwrap_or_default();
+            skip = skip.saturating_sub(slice.len());
+            piece.extend_from_slice(rest.get(..rest.len().min(count - piece.len())).unwrap_or_default());
+        }
+        let mut is_last = false;
+        if let Some(left) = left {
+            *left = left.saturating_sub(count as u64);
+            is_last = *left == 0;
+        }
+        stream.send_data(piece.into(), is_last).map_err(io_error)?;
+        if is_last {
+            self.outlet = Outlet::Over;
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    /// Ends the answer, whose end its head did not say, with trailers as field lines.
+    pub fn end(&mut self, trailers: &[u8]) -> io::Result<()> {
+        let Outlet::Body(stream, _) = &mut self.outlet else { return Ok(()) };
+        let trailers = read_trailers(trailers);
+        if trailers.is_empty() {
+            stream.send_data(Bytes::new(), true).map_err(io_error)?;
+        } else {
+            stream.send_trailers(trailers).map_err(io_error)?;
+        }
+        self.outlet = Outlet::Over;
+        Ok(())
+    }
+}
+
+/// The reset that an error tells of, or what else it is.
+fn io_error(error: h2::Error) -> io::Error {
+    match error.reason() {
+        Some(reason) if error.is_reset() => H2Reset(reason.into()).into(),
+        _ if error.is_io() => error.into_io().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()),
+        _ => io::Error::new(io::ErrorKind::ConnectionReset, error),
+    }
+}
