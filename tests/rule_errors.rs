@@ -114,6 +114,13 @@ fn protocol_without_tls() {
 }
 
 #[test]
+fn tls_for_h2c() {
+    insta::assert_snapshot!(said_of(
+        r##"pool "b" { server "s" "127.0.0.1:1"; upstream "h2c" { tls { insecure #true; }; }; }"##
+    ));
+}
+
+#[test]
 fn later_scheduler() {
     insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; scheduler "mh" }"##));
 }

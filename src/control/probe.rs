@@ -20,7 +20,13 @@ pub async fn check_tcp(address: &Address, timeout: Duration) -> Result<Duration,
         Err(DialError::Refused) => Err(CheckFailure::Refused),
         Err(DialError::TimedOut) => Err(CheckFailure::TimedOut),
         Err(DialError::Unreachable(_)) => Err(CheckFailure::Unreachable),
-        Err(DialError::Exhausted(_) | DialError::Unsupported | DialError::NotHttp2 | DialError::Full) => Err(CheckFailure::NotRun),
+        Err(
+            DialError::Exhausted(_)
+            | DialError::Unsupported
+            | DialError::Handshake(_)
+            | DialError::NotHttp2
+            | DialError::Full,
+        ) => Err(CheckFailure::NotRun),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::base::id::ServerId;
 use crate::base::units::Bytes;
+use crate::pure::config::CertificateFiles;
 use crate::pure::rule::KeySource;
 
 mod load;
@@ -60,11 +61,36 @@ pub struct Upstream {
     pub idle_max: u32,
     /// How long an idle connection is kept; below the server's own keep-alive time.
     pub idle_timeout: Duration,
+    /// TLS, where it is spoken.
+    pub tls: Option<UpstreamTls>,
+}
+
+/// How TLS is spoken with the servers of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamTls {
+    /// What a server's certificate is held against.
+    pub verification: Verification,
+    /// The name or the IP address that it has to be for; `None`: the one by which the server is reached.
+    pub server_name: Option<String>,
+    /// What a server is shown that asks for a certificate.
+    pub certificate: Option<CertificateFiles>,
+}
+
+/// What servers' certificates are held against.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Verification {
+    /// The authorities that the system trusts.
+    #[default]
+    System,
+    /// Those of this PEM file.
+    Authorities(PathBuf),
+    /// Nothing: whoever can take the connection over can read and change all of it.
+    Insecure,
 }
 
 impl Default for Upstream {
     fn default() -> Self {
-        Self { protocol: UpstreamProtocol::Http1, idle_max: 128, idle_timeout: Duration::from_secs(4) }
+        Self { protocol: UpstreamProtocol::Http1, idle_max: 128, idle_timeout: Duration::from_secs(4), tls: None }
     }
 }
 
@@ -74,8 +100,8 @@ pub enum UpstreamProtocol {
     /// HTTP/1.1.
     #[default]
     Http1,
-    /// HTTP/2 without TLS, with prior knowledge (RFC 9113 3.3).
-    H2c,
+    /// HTTP/2: over TLS by ALPN, without TLS by prior knowledge (RFC 9113 3.2, 3.3).
+    Http2,
 }
 
 /// The time bounds of a pool's exchanges.

@@ -21,9 +21,10 @@ use crate::base::id::ServerSlot;
 use crate::base::time::Timestamp;
 use crate::pure::pool::{Address, Upstream};
 use crate::request::clock;
-use crate::request::stream::ServerStream;
-use crate::transport::dial::{DialError, dial};
+use crate::request::stream::dial_server;
+use crate::transport::dial::DialError;
 use crate::transport::h2::{Link, STREAMS_MAX};
+use crate::transport::tls::TlsConnector;
 
 pub use fault::Fault;
 pub use stream::H2ServerStream;
@@ -43,6 +44,8 @@ pub struct Target<'a> {
     pub incarnation: u32,
     /// Where it listens.
     pub address: &'a Address,
+    /// How TLS is spoken to it, where it is and a connection may have to be made.
+    pub connector: Option<&'a TlsConnector>,
     /// How its pool speaks to it.
     pub upstream: &'a Upstream,
     /// How long a connection may take to be made.
@@ -207,12 +210,15 @@ impl H2Connections {
         begun.waiting.set(1);
         shelf.dials.push(Rc::clone(&begun));
         let (slot, incarnation, freed) = (target.slot, target.incarnation, Rc::clone(&shelf.freed));
-        let (address, patience) = (target.address.clone(), target.timeout);
+        let (address, connector, patience) = (target.address.clone(), target.connector.cloned(), target.timeout);
         let mut made = Made { connections: Rc::downgrade(self), slot, incarnation, dial: Rc::clone(&begun), link: None };
         // A task of its own: the request that began it may go away, and others wait.
         tokio::task::spawn_local(async move {
             let connect = async {
-                let stream = ServerStream::Plain(dial(&address, patience).await?);
+                let stream = dial_server(&address, connector.as_ref(), patience).await?;
+                if !stream.may_speak_http2() {
+                    return Err(DialError::NotHttp2);
+                }
                 Link::open(stream, move || freed.notify_one()).await
             };
             made.link = Some(timeout(patience, connect).await.unwrap_or(Err(DialError::TimedOut)));

@@ -5,17 +5,22 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::base::h2_reset::H2Reset;
+use crate::pure::identity::ClientIdentity;
+use crate::pure::pool::Address;
 use crate::request::buffers::Buffer;
 use crate::request::connection::H2Stream;
 use crate::request::h2_server::H2ServerStream;
+use crate::transport::dial::{DialError, dial};
 use crate::transport::h2::Below;
-use crate::transport::tls::TlsStream;
+use crate::transport::tls::{ClientCertificates, ServerTlsStream, TlsConnector, TlsStream, dial_tls};
 
 /// A client's connection.
 #[derive(Debug)]
@@ -28,13 +33,15 @@ pub enum ClientStream {
     H2(Box<H2Stream>),
 }
 
-/// A server's connection. TLS and unix sockets become variants of it.
+/// A server's connection. Unix sockets become a variant of it.
 #[derive(Debug)]
 pub enum ServerStream {
     /// Plain TCP.
     Plain(TcpStream),
     /// A stream of an HTTP/2 connection, good for one request; boxed, for it is large.
     H2(Box<H2ServerStream>),
+    /// TLS over TCP; boxed, for a rustls connection is large.
+    Tls(Box<ServerTlsStream>),
 }
 
 /// What both ends can do.
@@ -210,6 +217,24 @@ impl ClientStream {
         }
     }
 
+    /// What was demanded of the TLS client's certificate.
+    pub fn demand(&self) -> ClientCertificates {
+        match self {
+            Self::Plain(_) => ClientCertificates::None,
+            Self::Tls(stream) => stream.demand(),
+            Self::H2(stream) => stream.carrier().demand,
+        }
+    }
+
+    /// Who the TLS client has shown to be by a certificate.
+    pub fn identity(&self) -> Option<&Arc<ClientIdentity>> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(stream) => stream.identity(),
+            Self::H2(stream) => stream.carrier().identity.as_ref(),
+        }
+    }
+
     /// Takes note of the reset by which a server has cut its answer off: it is passed on.
     pub fn note_reset(&mut self, error: &io::Error) {
         if let Self::H2(stream) = self
@@ -243,6 +268,7 @@ impl Stream for ServerStream {
         match self {
             Self::Plain(stream) => poll_fill(stream, context, buffer),
             Self::H2(stream) => stream.poll_fill(context, buffer),
+            Self::Tls(stream) => poll_fill(stream.as_mut(), context, buffer),
         }
     }
 
@@ -250,6 +276,7 @@ impl Stream for ServerStream {
         match self {
             Self::Plain(stream) => poll_write_tcp(stream, context, slices),
             Self::H2(stream) => stream.poll_write(context, slices),
+            Self::Tls(stream) => poll_write(stream.as_mut(), context, slices),
         }
     }
 
@@ -257,6 +284,7 @@ impl Stream for ServerStream {
         match self {
             Self::Plain(_) => Poll::Ready(Ok(())),
             Self::H2(stream) => stream.poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(context),
         }
     }
 
@@ -264,17 +292,28 @@ impl Stream for ServerStream {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             Self::H2(stream) => stream.poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(context),
         }
     }
 }
 
 impl ServerStream {
-    /// Waits for something to read without a buffer in hand.
+    /// Whether the server has agreed to HTTP/2, where TLS asks for that (RFC 9113 3.2).
+    pub fn may_speak_http2(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Tls(stream) => stream.protocol() == Some(b"h2"),
+            Self::H2(_) => false,
+        }
+    }
+
+    /// Waits for something to read without a buffer in hand; bytes that TLS has decrypted already count.
     pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         #[cfg(test)]
         crate::request::tests::faults::step();
         match self {
             Self::Plain(stream) => stream.poll_read_ready(context),
+            Self::Tls(stream) => stream.poll_readable(context),
             Self::H2(stream) => stream.poll_readable(context),
         }
     }
@@ -282,7 +321,7 @@ impl ServerStream {
     /// Whether another request can follow on it.
     pub const fn is_reusable(&self) -> bool {
         match self {
-            Self::Plain(_) => true,
+            Self::Plain(_) | Self::Tls(_) => true,
             Self::H2(_) => false,
         }
     }
@@ -290,21 +329,43 @@ impl ServerStream {
     /// Whether the server can say that it has done nothing with a request that was written.
     pub const fn may_refuse(&self) -> bool {
         match self {
-            Self::Plain(_) => false,
+            Self::Plain(_) | Self::Tls(_) => false,
             Self::H2(_) => true,
         }
     }
 
     /// Whether an idle connection has stayed silent: neither closed nor chattering. Costs no syscall unless the runtime has
     /// seen something arrive, or `is_certain` asks for the socket itself to be looked at.
-    pub fn is_quiet(&self, is_certain: bool) -> bool {
-        let Self::Plain(stream) = self else { return false };
-        let seen = if is_certain {
-            socket2::SockRef::from(stream).peek(&mut [std::mem::MaybeUninit::uninit()])
-        } else {
-            stream.try_read(&mut [0])
-        };
-        matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    pub fn is_quiet(&mut self, is_certain: bool) -> bool {
+        match self {
+            Self::Plain(stream) => is_quiet(stream, is_certain),
+            Self::Tls(stream) => stream.is_quiet(is_certain),
+            Self::H2(_) => false,
+        }
+    }
+}
+
+fn is_quiet(stream: &TcpStream, is_certain: bool) -> bool {
+    let seen = if is_certain {
+        socket2::SockRef::from(stream).peek(&mut [std::mem::MaybeUninit::uninit()])
+    } else {
+        stream.try_read(&mut [0])
+    };
+    matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
+/// A connection to the server at `address`, over TLS where there is a connector.
+///
+/// # Errors
+/// [`DialError`] where none came about.
+pub async fn dial_server(
+    address: &Address,
+    connector: Option<&TlsConnector>,
+    timeout: Duration,
+) -> Result<ServerStream, DialError> {
+    match connector {
+        None => dial(address, timeout).await.map(ServerStream::Plain),
+        Some(connector) => Ok(ServerStream::Tls(Box::new(dial_tls(address, connector, timeout).await?))),
     }
 }
 
@@ -313,6 +374,7 @@ impl AsyncRead for ServerStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(context, buffer),
             Self::H2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
@@ -346,11 +408,10 @@ impl AsyncWrite for ServerStream {
 
 impl Below for ServerStream {
     fn has_arrived(&self) -> bool {
-        let tcp = match self {
-            Self::Plain(stream) => stream,
-            Self::H2(_) => return false,
-        };
-        let seen = socket2::SockRef::from(tcp).peek(&mut [std::mem::MaybeUninit::uninit()]);
-        !matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+        match self {
+            Self::Plain(stream) => !is_quiet(stream, true),
+            Self::Tls(stream) => !is_quiet(stream.tcp(), true),
+            Self::H2(_) => false,
+        }
     }
 }

@@ -42,7 +42,7 @@ impl IdleConnections {
         if shelf.incarnation != incarnation {
             return None;
         }
-        while let Some(idle) = shelf.connections.pop_back() {
+        while let Some(mut idle) = shelf.connections.pop_back() {
             if now.since(idle.since) < shelf.timeout && idle.stream.is_quiet(is_certain) {
                 return Some(idle.stream);
             }
@@ -84,7 +84,7 @@ impl IdleConnections {
     pub fn sweep(&self, now: Timestamp) {
         for shelf in self.shelves.borrow_mut().iter_mut() {
             let timeout = shelf.timeout;
-            shelf.connections.retain(|idle| now.since(idle.since) < timeout && idle.stream.is_quiet(false));
+            shelf.connections.retain_mut(|idle| now.since(idle.since) < timeout && idle.stream.is_quiet(false));
             if shelf.connections.is_empty() {
                 shelf.connections = VecDeque::new();
             }

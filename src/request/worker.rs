@@ -33,6 +33,7 @@ use crate::shared::lease::Admission;
 use crate::shared::outcome::OutcomeSender;
 use crate::shared::snapshot::SnapshotStore;
 use crate::shared::thread;
+use crate::transport::tls::Connectors;
 
 /// How often logs are handed over and idle connections looked through.
 const SWEEP: Duration = Duration::from_millis(250);
@@ -56,6 +57,8 @@ pub struct Worker {
     pub idle: IdleConnections,
     /// Connections to servers that speak HTTP/2.
     pub h2: Rc<H2Connections>,
+    /// TLS towards the servers, with the sessions of this worker.
+    pub connectors: Connectors,
     /// Random numbers for choices; never for what is to be unique or secret.
     pub rng: RefCell<Rng>,
     /// The access log.
@@ -173,6 +176,7 @@ impl Worker {
             buffers: BufferPool::new(shared.limits.buffer_memory),
             idle: IdleConnections::default(),
             h2: Rc::default(),
+            connectors: own_connectors(&shared),
             rng: RefCell::new(Rng::new(seed("choices"))),
             admission: Admission::new(store, outcomes, seed("schedulers")),
             date: RefCell::default(),
@@ -216,6 +220,10 @@ impl Worker {
             }
         }
     }
+}
+
+fn own_connectors(shared: &Process) -> Connectors {
+    shared.connectors.iter().map(|(pool, connector)| (Arc::clone(pool), connector.with_own_sessions())).collect()
 }
 
 /// A place among the warm connections; it is free again with the end of this.

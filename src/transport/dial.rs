@@ -20,6 +20,9 @@ pub enum DialError {
     /// There is no way to the server.
     #[error("unreachable: {0}")]
     Unreachable(io::Error),
+    /// There is a connection, and no TLS on it: the server's certificate can't be verified, or the two have nothing in common.
+    #[error("the TLS handshake failed: {0}")]
+    Handshake(io::Error),
     /// We have no descriptor, port or memory left.
     #[error("this machine is out of descriptors, ports or memory: {0}")]
     Exhausted(io::Error),
@@ -38,7 +41,9 @@ impl DialError {
     /// Who is to blame: only a server's fault is evidence against it.
     pub const fn blame(&self) -> Blame {
         match self {
-            Self::Refused | Self::TimedOut | Self::Unreachable(_) | Self::NotHttp2 => Blame::Server,
+            Self::Refused | Self::TimedOut | Self::Unreachable(_) | Self::Handshake(_) | Self::NotHttp2 => {
+                Blame::Server
+            }
             Self::Exhausted(_) | Self::Full | Self::Unsupported => Blame::Us,
         }
     }
@@ -47,12 +52,13 @@ impl DialError {
     pub fn again(&self) -> Self {
         let copy = |error: &io::Error| match error.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),
-            None => error.kind().into(),
+            None => io::Error::new(error.kind(), error.to_string()),
         };
         match self {
             Self::Refused => Self::Refused,
             Self::TimedOut => Self::TimedOut,
             Self::Unreachable(error) => Self::Unreachable(copy(error)),
+            Self::Handshake(error) => Self::Handshake(copy(error)),
             Self::Exhausted(error) => Self::Exhausted(copy(error)),
             Self::NotHttp2 => Self::NotHttp2,
             Self::Full => Self::Full,

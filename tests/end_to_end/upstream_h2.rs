@@ -11,7 +11,9 @@ use crate::support::deadline::{Deadline, Gate, between_looks};
 use crate::support::h2_frames::{
     DATA, ENABLE_CONNECT_PROTOCOL, END_STREAM, Frames, H2Server, HEADERS, MAX_CONCURRENT_STREAMS, RST_STREAM,
 };
-use crate::support::{Client, DEADLINE, End, Proxy, Response, wait_for};
+use crate::support::tls::Authority;
+use crate::support::tls_server::TlsServer;
+use crate::support::{Client, DEADLINE, End, Proxy, Response, Setup, wait_for};
 
 const REFUSED_STREAM: u32 = 7;
 const INTERNAL_ERROR: u32 = 2;
@@ -463,12 +465,17 @@ struct Nghttpd {
 
 impl Nghttpd {
     fn start(folder: &std::path::Path, options: &[&str]) -> Option<Self> {
+        Self::start_with(folder, &[&["--no-tls"], options].concat(), &[])
+    }
+
+    /// `last` is what comes behind the port.
+    fn start_with(folder: &std::path::Path, options: &[&str], last: &[&str]) -> Option<Self> {
         // It can't be asked for a port of the system's choice: one that was free a moment ago.
         for _ in 0..20 {
             let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
             let mut command = Command::new("nghttpd");
-            command.args(["--no-tls", "-a", "127.0.0.1", "-d"]).arg(folder).args(options);
-            command.arg(address.port().to_string()).stdout(Stdio::null()).stderr(Stdio::null());
+            command.args(["-a", "127.0.0.1", "-d"]).arg(folder).args(options);
+            command.arg(address.port().to_string()).args(last).stdout(Stdio::null()).stderr(Stdio::null());
             let Ok(mut process) = command.spawn() else {
                 println!("nghttpd is not installed: not tested");
                 return None;
@@ -525,4 +532,30 @@ fn nghttpd_serves_files_echoes_uploads_and_sends_trailers() {
         })
         .collect();
     rounds.into_iter().for_each(|round| round.join().unwrap());
+}
+
+#[test]
+fn h2_over_tls_needs_a_server_that_agrees_to_it() {
+    let authority = Authority::new("inner");
+    let certificate = authority.issue(&["app.internal"]);
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("key"), &certificate.key).unwrap();
+    std::fs::write(path("crt"), &certificate.certificate).unwrap();
+    std::fs::write(path("small"), b"small").unwrap();
+    let start = |address: std::net::SocketAddr| {
+        let tls = "upstream \"h2\" { tls { ca \"ca.crt\"; server-name \"app.internal\"; }; }";
+        Setup::new(&all_to([address], tls)).file("ca.crt", &authority.certificate).start()
+    };
+    let Some(server) = Nghttpd::start_with(folder.path(), &[], &[&path("key"), &path("crt")]) else { return };
+    let proxy = start(server.address);
+    let mut client = proxy.client();
+    for _ in 0..10 {
+        assert_eq!(client.get("/small").text(), "small");
+    }
+    // openssl's server speaks TLS, and knows no ALPN.
+    let server = TlsServer::openssl(&certificate);
+    let proxy = start(server.address);
+    assert_eq!(proxy.client().get("/").status(), 502);
+    assert_eq!(proxy.wait_for_records("access.log", 1)[0]["reason"], "connect-not-http2");
 }

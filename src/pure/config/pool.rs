@@ -8,7 +8,7 @@ use super::names::Unique;
 use super::node::Node;
 use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
-use super::{address, limits};
+use super::{address, limits, upstream_tls};
 use crate::base::id::ServerId;
 use crate::pure::pool::{Pool, SchedulerConfig, Server, Ties, UpstreamProtocol, WrrMode};
 
@@ -20,8 +20,8 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
             limits::read_pool_node(child, &mut settings);
         }
     }
-    if let Some("h2c") = node.child("upstream").and_then(|node| node.argument(0)?.text()) {
-        settings.upstream.protocol = UpstreamProtocol::H2c;
+    if let Some(upstream) = node.child("upstream") {
+        read_upstream(upstream, &mut settings, problems);
     }
     if let Some(retry) = node.child("retry") {
         read_retry(retry, &mut settings, problems);
@@ -91,6 +91,28 @@ fn read_scheduler(node: Node<'_>, problems: &mut Problems) -> SchedulerConfig {
         _ if word("mode") == Some("ipvs") => SchedulerConfig::WeightedRoundRobin(WrrMode::Ipvs),
         // The words that are not known have been reported.
         _ => SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth),
+    }
+}
+
+fn read_upstream(node: Node<'_>, settings: &mut Settings, problems: &mut Problems) {
+    let tls = node.child("tls");
+    let upstream = &mut settings.upstream;
+    upstream.tls = tls.map(|tls| upstream_tls::read(tls, problems));
+    let Some(value) = node.argument(0) else { return };
+    match value.text() {
+        Some("h2") => {
+            upstream.protocol = UpstreamProtocol::Http2;
+            upstream.tls.get_or_insert_default();
+        }
+        Some("h2c") => {
+            upstream.protocol = UpstreamProtocol::Http2;
+            if let Some(tls) = tls {
+                let problem = Problem::at(&value.place(), "\"h2c\" is HTTP/2 without TLS").label("write \"h2\"");
+                problems.add(problem.also(&tls.place(), "and this is TLS"));
+            }
+        }
+        // What else there is has been reported.
+        Some(_) | None => {}
     }
 }
 

@@ -63,7 +63,12 @@ pub(super) struct Arrival {
 /// Serves a connection to its end.
 pub(super) async fn serve(arrival: Arrival) {
     let Arrival { stream, worker, listener, peer, ticket } = arrival;
-    let carrier = Carrier { tls: stream.tls_version(), server_name: stream.server_name().map(Rc::from) };
+    let carrier = Carrier {
+        tls: stream.tls_version(),
+        server_name: stream.server_name().map(Rc::from),
+        demand: stream.demand(),
+        identity: stream.identity().map(Arc::clone),
+    };
     let watch = Watch::new(stream, worker.now());
     let deadline = ticket.deadline();
     let mut shaking = Box::pin(settings(&listener.config.limits).handshake(Watched(Rc::clone(&watch))));

@@ -7,8 +7,6 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use tokio::net::TcpStream;
-
 use crate::base::error::{Blame, RetrySafety};
 use crate::base::time;
 use crate::pure::pool::{Tried, UpstreamProtocol};
@@ -18,8 +16,10 @@ use crate::request::exchange::choice::{self, Choice};
 use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
 use crate::request::h2_server::{H2ServerStream, Target};
-use crate::request::stream::ServerStream;
-use crate::transport::dial::{DialError, dial};
+use crate::request::stream::{ServerStream, dial_server};
+use crate::request::worker::Worker;
+use crate::transport::dial::DialError;
+use crate::transport::tls::TlsConnector;
 
 /// Asks servers until one has sent the head of an answer that is to be passed on. That server is on the channel then.
 ///
@@ -64,7 +64,7 @@ async fn ask(channel: &mut Channel<'_>, grant: &Grant, choice: &mut Choice) -> R
 async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<ServerStream, Failure> {
     match choice.pool.upstream.protocol {
         UpstreamProtocol::Http1 => connect_h1(channel, choice).await,
-        UpstreamProtocol::H2c => connect_h2(channel, choice).await,
+        UpstreamProtocol::Http2 => connect_h2(channel, choice).await,
     }
 }
 
@@ -73,14 +73,16 @@ async fn connect_h2(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Se
     let connections = Rc::clone(&channel.connection.worker.h2);
     let is_certain = !channel.scratch.is_idempotent;
     let now = channel.connection.worker.now();
-    if let Some(place) = connections.try_place(&target(choice), now, is_certain) {
+    let is_tls = choice.pool.upstream.tls.is_some();
+    if let Some(place) = connections.try_place(&target(choice, None), now, is_certain) {
         choice.is_reused = true;
-        return Ok(ServerStream::H2(Box::new(H2ServerStream::new(place))));
+        return Ok(ServerStream::H2(Box::new(H2ServerStream::new(place, is_tls))));
     }
+    let connector = connector_of(&channel.connection.worker, choice)?;
     let started = time::now();
     let mut may_make_room = true;
     let (place, is_reused) = loop {
-        let wait = connections.place(target(choice), is_certain);
+        let wait = connections.place(target(choice, connector.as_ref()), is_certain);
         match unless_client_goes(channel, wait).await {
             Err(Failure::Connect(DialError::Exhausted(_))) if may_make_room && has_made_room(channel) => {
                 may_make_room = false;
@@ -93,15 +95,16 @@ async fn connect_h2(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Se
         choice.lease.connected();
         channel.scratch.record.connect = Some(time::now().since(started));
     }
-    Ok(ServerStream::H2(Box::new(H2ServerStream::new(place))))
+    Ok(ServerStream::H2(Box::new(H2ServerStream::new(place, is_tls))))
 }
 
-fn target(choice: &Choice) -> Target<'_> {
+fn target<'c>(choice: &'c Choice, connector: Option<&'c TlsConnector>) -> Target<'c> {
     let endpoint = choice.lease.endpoint();
     Target {
         slot: endpoint.record.slot,
         incarnation: endpoint.incarnation,
         address: &endpoint.server.address,
+        connector,
         upstream: &choice.pool.upstream,
         timeout: choice.pool.timeouts.connect,
     }
@@ -130,13 +133,23 @@ async fn connect_h1(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Se
     };
     choice.lease.connected();
     channel.scratch.record.connect = Some(time::now().since(started));
-    Ok(ServerStream::Plain(stream))
+    Ok(stream)
 }
 
 /// Dials, until the client goes away.
-async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<TcpStream, Failure> {
-    let address = &choice.lease.endpoint().server.address;
-    unless_client_goes(channel, dial(address, choice.pool.timeouts.connect)).await
+async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<ServerStream, Failure> {
+    let connector = connector_of(&channel.connection.worker, choice)?;
+    let (address, timeout) = (&choice.lease.endpoint().server.address, choice.pool.timeouts.connect);
+    unless_client_goes(channel, dial_server(address, connector.as_ref(), timeout)).await
+}
+
+/// How TLS is spoken to the servers of the pool; `None`: it is not.
+fn connector_of(worker: &Worker, choice: &Choice) -> Result<Option<TlsConnector>, DialError> {
+    if choice.pool.upstream.tls.is_none() {
+        return Ok(None);
+    }
+    // A pool that speaks TLS is never spoken to without.
+    worker.connectors.get(&choice.pool.name).cloned().map(Some).ok_or(DialError::Unsupported)
 }
 
 /// Waits, until the client goes away.

@@ -132,6 +132,7 @@ impl Failure {
             Self::Connect(DialError::TimedOut) => "connect-timeout",
             Self::Connect(DialError::Refused) => "connect-refused",
             Self::Connect(DialError::Unreachable(_) | DialError::Unsupported) => "connect-unreachable",
+            Self::Connect(DialError::Handshake(_)) => "upstream-tls",
             Self::Connect(DialError::Exhausted(_)) => "no-descriptors",
             Self::Connect(DialError::NotHttp2) => "connect-not-http2",
             Self::Connect(DialError::Full) => "connections-full",

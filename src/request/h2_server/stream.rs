@@ -24,6 +24,7 @@ pub struct H2ServerStream {
     request: Request,
     answer: Answer,
     fault: Option<Fault>,
+    is_tls: bool,
     // Behind what uses the connection: it is free only when they have let go.
     place: Place,
 }
@@ -39,10 +40,10 @@ enum Request {
 }
 
 impl H2ServerStream {
-    /// A stream that takes that place.
-    pub fn new(place: Place) -> Self {
+    /// A stream that takes that place, on a connection with TLS or without.
+    pub fn new(place: Place, is_tls: bool) -> Self {
         let request = Request::Head { bytes: Vec::new(), head: Box::default() };
-        Self { request, answer: Answer::default(), fault: None, place }
+        Self { request, answer: Answer::default(), fault: None, is_tls, place }
     }
 
     /// Writes what it can of the slices.
@@ -81,7 +82,7 @@ impl H2ServerStream {
         }
         let link = self.place.link();
         let ServerRequest { mut request, tunnel } =
-            server_request(head, bytes, false).map_err(|_| Fault::Unmappable)?;
+            server_request(head, bytes, self.is_tls).map_err(|_| Fault::Unmappable)?;
         let is_to_head = request.method() == http::Method::HEAD;
         let length = match tunnel {
             Some(_) => BodyLength::UntilClose,
