@@ -211,7 +211,8 @@ impl H2Connections {
         shelf.dials.push(Rc::clone(&begun));
         let (slot, incarnation, freed) = (target.slot, target.incarnation, Rc::clone(&shelf.freed));
         let (address, connector, patience) = (target.address.clone(), target.connector.cloned(), target.timeout);
-        let mut made = Made { connections: Rc::downgrade(self), slot, incarnation, dial: Rc::clone(&begun), link: None };
+        let mut made =
+            Made { connections: Rc::downgrade(self), slot, incarnation, dial: Rc::clone(&begun), link: None };
         // A task of its own: the request that began it may go away, and others wait.
         tokio::task::spawn_local(async move {
             let connect = async {

@@ -14,8 +14,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::SendStream;
+use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use http::Request;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -187,11 +187,7 @@ impl Link {
     ///
     /// # Errors
     /// Where nothing of the request was sent.
-    pub fn send(
-        &self,
-        request: Request<()>,
-        is_whole: bool,
-    ) -> Result<(ResponseFuture, SendStream<Bytes>), h2::Error> {
+    pub fn send(&self, request: Request<()>, is_whole: bool) -> Result<(ResponseFuture, SendStream<Bytes>), h2::Error> {
         // A copy waits for nobody: how many streams there are is bounded by whoever takes the places.
         let mut sender = self.sender.borrow().clone();
         sender.send_request(request, is_whole)

@@ -95,6 +95,53 @@ fn the_servers_limit_of_streams_is_kept() {
 }
 
 #[test]
+fn a_connection_has_at_most_128_streams_whatever_its_server_allows() {
+    let gate = Arc::new(Gate::default());
+    let opened = Arc::clone(&gate);
+    let server = H2Server::new(&[], move |frames, _| {
+        let first = frames.request();
+        opened.wait();
+        first.into_iter().for_each(|stream| frames.respond(stream, "200", "ok"));
+        answering(frames, 0);
+    });
+    let proxy = proxy_of(&server, "timeout connect=\"20s\"");
+    let mut clients: Vec<_> = (0..129).map(|_| proxy.client()).collect();
+    clients.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"));
+    wait_for("the second connection", DEADLINE, || (server.requests() == 2).then_some(()));
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.response().status(), 200);
+    }
+    assert_eq!((server.accepted(), server.requests()), (2, 129));
+}
+
+#[test]
+fn where_all_connections_are_full_a_request_waits_for_a_place_and_then_gets_503() {
+    let gate = Arc::new(Gate::default());
+    let opened = Arc::clone(&gate);
+    let server = H2Server::new(&[(MAX_CONCURRENT_STREAMS, 1)], move |frames, _| {
+        while let Some(stream) = frames.request() {
+            opened.wait();
+            frames.respond(stream, "200", "ok");
+        }
+    });
+    let proxy = proxy_of(&server, "timeout connect=\"1s\"");
+    let mut clients: Vec<_> = (0..256).map(|_| proxy.client()).collect();
+    clients.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"));
+    wait_for("the requests", DEADLINE, || (server.requests() == 256).then_some(()));
+    assert_eq!(proxy.client().get("/").status(), 503);
+    assert_eq!(proxy.wait_for_records("access.log", 1)[0]["reason"], "connections-full");
+    let mut waiting = proxy.client();
+    waiting.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    gate.open();
+    assert_eq!(waiting.response().status(), 200);
+    for client in &mut clients {
+        assert_eq!(client.response().status(), 200);
+    }
+    assert_eq!(server.accepted(), 256);
+}
+
+#[test]
 fn a_refused_stream_is_sent_again_whatever_its_method_and_with_its_body() {
     for (method, body) in [("GET", ""), ("POST", "body"), ("PATCH", "body"), ("POST", "")] {
         let server = H2Server::new(&[], |frames, _| {

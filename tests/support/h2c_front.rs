@@ -186,7 +186,8 @@ impl Reader {
 fn map_of(fields: &[(String, String)]) -> HeaderMap {
     let mut map = HeaderMap::new();
     for (name, value) in fields {
-        let is_hop = ["connection", "transfer-encoding", "keep-alive", "upgrade", "proxy-connection", "sec-websocket-accept"];
+        let is_hop =
+            ["connection", "transfer-encoding", "keep-alive", "upgrade", "proxy-connection", "sec-websocket-accept"];
         let value: Vec<u8> = value.chars().map(|letter| u8::try_from(u32::from(letter)).unwrap_or(b'?')).collect();
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(&value))
             && !is_hop.contains(&name.as_str())

@@ -98,7 +98,8 @@ impl H2ServerStream {
             }
             Some(_) => return Err(Fault::NoExtendedConnect),
         };
-        let (answer, body) = link.send(request, length == BodyLength::None).map_err(|error| Fault::of_unsent(&error))?;
+        let (answer, body) =
+            link.send(request, length == BodyLength::None).map_err(|error| Fault::of_unsent(&error))?;
         self.answer.begin(answer, expected);
         let rest = match &mut self.request {
             Request::Head { bytes, head } => bytes.split_off(head.length),

@@ -165,7 +165,8 @@ fn bodies_are_framed_by_what_is_known_of_them() {
 #[test]
 fn a_switch_answers_the_key_and_names_the_protocol() {
     let mut out = Vec::new();
-    let fields = map(&[("sec-websocket-protocol", b"chat"), ("sec-websocket-accept", b"forged"), ("content-length", b"3")]);
+    let fields =
+        map(&[("sec-websocket-protocol", b"chat"), ("sec-websocket-accept", b"forged"), ("content-length", b"3")]);
     push_switch(&mut out, &fields, "websocket", Some("s3pP"));
     let (head, list) = read(&out, false);
     assert_eq!((head.status, head.upgrade.of(&out)), (101, &b"websocket"[..]));

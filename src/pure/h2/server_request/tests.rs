@@ -47,7 +47,9 @@ fn check(bytes: &[u8]) -> Result<(), TestCaseError> {
         .fields
         .iter()
         .filter(|field| !field.hop_by_hop && field.known != Known::Host)
-        .map(|field| (String::from_utf8(field.name.of(bytes).to_ascii_lowercase()).unwrap(), field.value.of(bytes).to_vec()))
+        .map(|field| {
+            (String::from_utf8(field.name.of(bytes).to_ascii_lowercase()).unwrap(), field.value.of(bytes).to_vec())
+        })
         .filter(|(name, _)| tunnel.is_none() || name != "sec-websocket-key")
         .collect();
     if head.takes_trailers {
@@ -149,7 +151,8 @@ fn an_upgrade_becomes_an_extended_connect_without_its_key() {
 
 #[test]
 fn what_is_secret_is_never_indexed() {
-    let request = mapped("GET / HTTP/1.1\r\nHost: a\r\nCookie: a=b\r\nAuthorization: Basic x\r\nAccept: */*\r\n\r\n").request;
+    let request =
+        mapped("GET / HTTP/1.1\r\nHost: a\r\nCookie: a=b\r\nAuthorization: Basic x\r\nAccept: */*\r\n\r\n").request;
     let is_sensitive = |name: &str| request.headers()[name].is_sensitive();
     assert!(is_sensitive("cookie") && is_sensitive("authorization") && !is_sensitive("accept"));
 }
