@@ -6,6 +6,7 @@ pub mod decision;
 pub mod forwarding;
 pub mod h1;
 pub mod head;
+pub mod naming;
 pub mod pool;
 pub mod refusal;
 pub mod rule;

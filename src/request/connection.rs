@@ -91,8 +91,8 @@ impl Connection {
     }
 }
 
-/// Starts a connection's life.
-pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: TcpStream, peer: SocketAddr) {
+/// Starts the life of a connection that has come as `stream`, without TLS yet.
+pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: ClientStream, peer: SocketAddr) {
     tokio::task::spawn_local(life(worker, listener, stream, peer));
 }
 
@@ -100,7 +100,7 @@ pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: TcpStream, p
 pub(in crate::request) fn life(
     worker: &Rc<Worker>,
     listener: &Arc<Listener>,
-    stream: TcpStream,
+    stream: ClientStream,
     peer: SocketAddr,
 ) -> impl Future<Output = ()> + use<> {
     let ticket = worker.register(peer.ip(), listener);
@@ -111,9 +111,11 @@ pub(in crate::request) fn life(
         let deadline = ticket.deadline();
         let idle_until = worker.now() + listener.config.limits.header_timeout;
         deadline.set(idle_until);
-        let stream = match &listener.tls {
-            None => Some(ClientStream::Plain(stream)),
-            Some(_) => Box::pin(handshake(&worker, &listener, &deadline, stream)).await,
+        let stream = match stream {
+            ClientStream::Plain(stream) if listener.tls.is_some() => {
+                Box::pin(handshake(&worker, &listener, &deadline, stream)).await
+            }
+            stream => Some(stream),
         };
         if let Some(stream) = stream {
             let is_over_limit = ticket.is_over_limit();
@@ -196,12 +198,12 @@ async fn live(mut connection: Connection) {
     };
     match next {
         // Without TLS there is nothing to say: to let go of the socket ends it.
-        Next::Idle | Next::Nothing | Next::Close if matches!(connection.stream, ClientStream::Plain(_)) => {}
+        Next::Idle | Next::Nothing | Next::Close if !matches!(connection.stream, ClientStream::Tls(_)) => {}
         Next::Idle | Next::Nothing | Next::Close => close(&mut connection).await,
         Next::Linger => Box::pin(linger(&mut connection)).await,
         Next::Drop => {}
         Next::Abort => {
-            let _ = socket2::SockRef::from(connection.stream.tcp()).set_linger(Some(Duration::ZERO));
+            let _ = connection.stream.socket().set_linger(Some(Duration::ZERO));
         }
     }
 }
@@ -217,7 +219,7 @@ async fn wait_for_request(connection: &mut Connection) -> bool {
         }
         if connection.worker.is_draining() {
             // The runtime may not have seen yet what has arrived; then it soon will.
-            if connection.requests > 0 && !has_arrived(connection.stream.tcp()) {
+            if connection.requests > 0 && !has_arrived(&connection.stream) {
                 return Poll::Ready(false);
             }
             if connection.requests == 0 && !connection.has_grace {
@@ -232,8 +234,8 @@ async fn wait_for_request(connection: &mut Connection) -> bool {
 }
 
 /// Whether the system has bytes of that connection that were not read.
-fn has_arrived(tcp: &TcpStream) -> bool {
-    matches!(socket2::SockRef::from(tcp).peek(&mut [std::mem::MaybeUninit::uninit()]), Ok(1..))
+fn has_arrived(stream: &ClientStream) -> bool {
+    matches!(stream.socket().peek(&mut [std::mem::MaybeUninit::uninit()]), Ok(1..))
 }
 
 async fn close(connection: &mut Connection) {
@@ -255,10 +257,10 @@ async fn linger(connection: &mut Connection) {
     let mut left = LINGER.1;
     let mut waste = [0u8; 4096];
     loop {
-        let tcp = connection.stream.tcp();
+        let stream = &connection.stream;
         let deadline = &connection.deadline;
         let is_readable = poll_fn(|context| {
-            if left > 0 && tcp.poll_read_ready(context).is_ready() {
+            if left > 0 && stream.poll_socket_readable(context).is_ready() {
                 return Poll::Ready(true);
             }
             // With the bytes spent, the client's end is still waited for: to close on unread bytes would reset.
@@ -268,7 +270,7 @@ async fn linger(connection: &mut Connection) {
         if !is_readable {
             return;
         }
-        match tcp.try_read(&mut waste) {
+        match stream.try_read_socket(&mut waste) {
             Ok(0) => return,
             Ok(count) => left = left.saturating_sub(count),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}

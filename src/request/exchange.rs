@@ -20,8 +20,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use socket2::SockRef;
-
 use crate::base::error::Blame;
 use crate::pure::forwarding::ClientConnection;
 use crate::pure::h1::body::BodyLength;
@@ -166,7 +164,7 @@ async fn turn_away(connection: &mut Connection) -> Next {
 
 /// Whether something waits to be read, and not the connection's end alone.
 fn has_arrived(stream: &ClientStream) -> bool {
-    match SockRef::from(stream.tcp()).peek(&mut [MaybeUninit::uninit()]) {
+    match stream.socket().peek(&mut [MaybeUninit::uninit()]) {
         Ok(count) => count > 0,
         // What TLS has decrypted already is not there any more.
         Err(error) => error.kind() == ErrorKind::WouldBlock && matches!(stream, ClientStream::Tls(_)),

@@ -1,16 +1,19 @@
-//! The two ends of an exchange as byte streams: a client's, plain or TLS, and a server's.
+//! The two ends of an exchange as byte streams: a client's, plain, TLS or on a unix socket, and a server's.
 //!
 //! Reads and writes go through `poll_read` and `poll_write`: after a read that did not fill its room the runtime knows that
 //! there is nothing left, and the read that would end in EAGAIN is saved. It refuses to buffer.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 use crate::request::buffers::Buffer;
+use crate::transport::dial::Dialled;
 use crate::transport::tls::TlsStream;
 
 /// A client's connection.
@@ -18,15 +21,19 @@ use crate::transport::tls::TlsStream;
 pub enum ClientStream {
     /// Plain TCP.
     Plain(TcpStream),
+    /// A unix socket.
+    Unix(UnixStream),
     /// TLS over TCP; boxed, for a rustls connection is large.
     Tls(Box<TlsStream>),
 }
 
-/// A server's connection. TLS, unix sockets and HTTP/2 become variants of it.
+/// A server's connection. TLS and HTTP/2 become variants of it.
 #[derive(Debug)]
 pub enum ServerStream {
     /// Plain TCP.
     Plain(TcpStream),
+    /// A unix socket.
+    Unix(UnixStream),
 }
 
 /// What both ends can do.
@@ -68,19 +75,54 @@ nix::ioctl_read_bad!(
     /// Bytes in a socket's output queue, sent or not, that the other side has not acknowledged (tcp(7), `SIOCOUTQ`).
     read_output_queue, nix::libc::TIOCOUTQ, nix::libc::c_int);
 
-fn unacknowledged(tcp: &TcpStream) -> Option<usize> {
+fn unacknowledged(socket: &SockRef<'_>) -> Option<usize> {
     use std::os::fd::AsRawFd;
     let mut bytes = 0;
-    // SAFETY: the descriptor is open as long as `tcp` is, and the system writes one number to where `bytes` is.
-    unsafe { read_output_queue(tcp.as_raw_fd(), &raw mut bytes) }.ok()?;
+    // SAFETY: the descriptor is open as long as `socket` is, and the system writes one number to where `bytes` is.
+    unsafe { read_output_queue(socket.as_raw_fd(), &raw mut bytes) }.ok()?;
     usize::try_from(bytes).ok()
 }
 
 /// Up to this size a write is tried before the runtime is asked whether it can succeed: it nearly always does.
 const TRY_MAX: usize = 16 * 1024;
 
-fn poll_write_tcp(
-    stream: &mut TcpStream,
+/// A socket without a layer above it.
+trait Socket: AsyncWrite + Unpin {
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+impl Socket for TcpStream {
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        Self::try_write(self, bytes)
+    }
+
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Self::try_write_vectored(self, slices)
+    }
+
+    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Self::poll_write_ready(self, context)
+    }
+}
+
+impl Socket for UnixStream {
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        Self::try_write(self, bytes)
+    }
+
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Self::try_write_vectored(self, slices)
+    }
+
+    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Self::poll_write_ready(self, context)
+    }
+}
+
+fn poll_write_socket<S: Socket>(
+    stream: &mut S,
     context: &mut Context<'_>,
     slices: &[IoSlice<'_>],
 ) -> Poll<io::Result<usize>> {
@@ -116,20 +158,22 @@ impl Stream for ClientStream {
     fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(stream) => poll_fill(stream, context, buffer),
+            Self::Unix(stream) => poll_fill(stream, context, buffer),
             Self::Tls(stream) => poll_fill(stream.as_mut(), context, buffer),
         }
     }
 
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
-            Self::Plain(stream) => poll_write_tcp(stream, context, slices),
+            Self::Plain(stream) => poll_write_socket(stream, context, slices),
+            Self::Unix(stream) => poll_write_socket(stream, context, slices),
             Self::Tls(stream) => poll_write(stream.as_mut(), context, slices),
         }
     }
 
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Plain(_) | Self::Unix(_) => Poll::Ready(Ok(())),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(context),
         }
     }
@@ -137,6 +181,7 @@ impl Stream for ClientStream {
     fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(context),
         }
     }
@@ -149,19 +194,20 @@ impl ClientStream {
         crate::request::tests::faults::step();
         match self {
             Self::Plain(stream) => stream.poll_read_ready(context),
+            Self::Unix(stream) => stream.poll_read_ready(context),
             Self::Tls(stream) => stream.poll_readable(context),
         }
     }
 
     /// Bytes that the system holds for the client and that it has not acknowledged.
     pub fn unacknowledged(&self) -> Option<usize> {
-        unacknowledged(self.tcp())
+        unacknowledged(&self.socket())
     }
 
     /// The TLS version, where the client speaks TLS.
     pub fn tls_version(&self) -> Option<&'static str> {
         match self {
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Unix(_) => None,
             Self::Tls(stream) => stream.version(),
         }
     }
@@ -169,38 +215,82 @@ impl ClientStream {
     /// The name that the TLS client asked for.
     pub fn server_name(&self) -> Option<&str> {
         match self {
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Unix(_) => None,
             Self::Tls(stream) => stream.server_name(),
         }
     }
 
-    /// The TCP connection below.
-    pub fn tcp(&self) -> &TcpStream {
+    /// The socket below.
+    pub fn socket(&self) -> SockRef<'_> {
         match self {
-            Self::Plain(stream) => stream,
-            Self::Tls(stream) => stream.tcp(),
+            Self::Plain(stream) => SockRef::from(stream),
+            Self::Unix(stream) => SockRef::from(stream),
+            Self::Tls(stream) => SockRef::from(stream.tcp()),
+        }
+    }
+
+    /// Waits for bytes at the socket below.
+    pub fn poll_socket_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(stream) => stream.poll_read_ready(context),
+            Self::Unix(stream) => stream.poll_read_ready(context),
+            Self::Tls(stream) => stream.tcp().poll_read_ready(context),
+        }
+    }
+
+    /// Reads from the socket below, past every layer above it.
+    ///
+    /// # Errors
+    /// `WouldBlock` where nothing has come, and what else the system says.
+    pub fn try_read_socket(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.try_read(bytes),
+            Self::Unix(stream) => stream.try_read(bytes),
+            Self::Tls(stream) => stream.tcp().try_read(bytes),
+        }
+    }
+
+    /// Our address; `None`: it has none, or is not known.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.socket().local_addr().ok()?.as_socket()
+    }
+}
+
+impl From<Dialled> for ServerStream {
+    fn from(dialled: Dialled) -> Self {
+        match dialled {
+            Dialled::Tcp(stream) => Self::Plain(stream),
+            Dialled::Unix(stream) => Self::Unix(stream),
         }
     }
 }
 
 impl Stream for ServerStream {
     fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
-        let Self::Plain(stream) = self;
-        poll_fill(stream, context, buffer)
+        match self {
+            Self::Plain(stream) => poll_fill(stream, context, buffer),
+            Self::Unix(stream) => poll_fill(stream, context, buffer),
+        }
     }
 
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        let Self::Plain(stream) = self;
-        poll_write_tcp(stream, context, slices)
+        match self {
+            Self::Plain(stream) => poll_write_socket(stream, context, slices),
+            Self::Unix(stream) => poll_write_socket(stream, context, slices),
+        }
     }
 
     fn poll_flush(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+        match self {
+            Self::Plain(_) | Self::Unix(_) => Poll::Ready(Ok(())),
+        }
     }
 
     fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self::Plain(stream) = self;
-        Pin::new(stream).poll_shutdown(context)
+        match self {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+        }
     }
 }
 
@@ -209,19 +299,35 @@ impl ServerStream {
     pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         #[cfg(test)]
         crate::request::tests::faults::step();
-        let Self::Plain(stream) = self;
-        stream.poll_read_ready(context)
+        match self {
+            Self::Plain(stream) => stream.poll_read_ready(context),
+            Self::Unix(stream) => stream.poll_read_ready(context),
+        }
     }
 
     /// Whether an idle connection has stayed silent: neither closed nor chattering. Costs no syscall unless the runtime has
     /// seen something arrive, or `is_certain` asks for the socket itself to be looked at.
     pub fn is_quiet(&self, is_certain: bool) -> bool {
-        let Self::Plain(stream) = self;
         let seen = if is_certain {
-            socket2::SockRef::from(stream).peek(&mut [std::mem::MaybeUninit::uninit()])
+            self.socket().peek(&mut [std::mem::MaybeUninit::uninit()])
         } else {
-            stream.try_read(&mut [0])
+            match self {
+                Self::Plain(stream) => stream.try_read(&mut [0]),
+                Self::Unix(stream) => stream.try_read(&mut [0]),
+            }
         };
         matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// The address at the other end; `None`: it has none, or is not known.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        self.socket().peer_addr().ok()?.as_socket()
+    }
+
+    fn socket(&self) -> SockRef<'_> {
+        match self {
+            Self::Plain(stream) => SockRef::from(stream),
+            Self::Unix(stream) => SockRef::from(stream),
+        }
     }
 }
