@@ -17,12 +17,12 @@ pub use load::Load;
 pub use state::{State, Wanted};
 pub use view::{Candidate, Ineligible, PoolView, Share, Tried, is_in_panic};
 
-/// Where a server listens. Names and unix sockets are parsed now and dialled by a later issue.
+/// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// An IP address and a port.
     Socket(SocketAddr),
-    /// A host name that is resolved again by TTL, and a port.
+    /// A host name in lower case that is resolved again by TTL, and a port.
     Name(String, u16),
     /// A unix socket.
     Unix(PathBuf),

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::io::{Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 pub use self::h2::{Carrier, H2Stream};
@@ -135,8 +134,8 @@ impl Connection {
     }
 }
 
-/// Starts a connection's life.
-pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: TcpStream, peer: SocketAddr) {
+/// Starts the life of a connection that has come as `stream`, without TLS yet.
+pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: ClientStream, peer: SocketAddr) {
     tokio::task::spawn_local(life(worker, listener, stream, peer));
 }
 
@@ -144,7 +143,7 @@ pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: TcpStream, p
 pub(in crate::request) fn life(
     worker: &Rc<Worker>,
     listener: &Arc<Listener>,
-    stream: TcpStream,
+    stream: ClientStream,
     peer: SocketAddr,
 ) -> impl Future<Output = ()> + use<> {
     let ticket = worker.register(peer.ip(), listener);
@@ -155,9 +154,11 @@ pub(in crate::request) fn life(
         let deadline = ticket.deadline();
         let idle_until = worker.now() + listener.config.limits.header_timeout;
         deadline.set(idle_until);
-        let stream = match &listener.tls {
-            None => Some(ClientStream::Plain(stream)),
-            Some(_) => Box::pin(handshake(&worker, &listener, &deadline, stream)).await,
+        let stream = match stream {
+            ClientStream::Plain(stream) if listener.tls.is_some() => {
+                Box::pin(handshake(&worker, &listener, &deadline, stream)).await
+            }
+            stream => Some(stream),
         };
         if let Some(stream) = stream {
             if is_http2(&stream, &listener.config.protocols, &deadline).await {
@@ -244,7 +245,7 @@ async fn live(mut connection: Connection) {
     };
     match next {
         // Without TLS there is nothing to say: to let go of the socket ends it.
-        Next::Idle | Next::Nothing | Next::Close if matches!(connection.stream, ClientStream::Plain(_)) => {}
+        Next::Idle | Next::Nothing | Next::Close if !matches!(connection.stream, ClientStream::Tls(_)) => {}
         Next::Idle | Next::Nothing | Next::Close => {
             close(&mut connection.stream, &connection.deadline, &connection.worker).await;
         }
@@ -253,8 +254,8 @@ async fn live(mut connection: Connection) {
         }
         Next::Drop => {}
         Next::Abort => {
-            if let Some(tcp) = connection.stream.tcp() {
-                let _ = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+            if let Some(socket) = connection.stream.socket() {
+                let _ = socket.set_linger(Some(Duration::ZERO));
             }
         }
     }
@@ -271,7 +272,7 @@ async fn wait_for_request(connection: &mut Connection) -> bool {
         }
         if connection.worker.is_draining() {
             // The runtime may not have seen yet what has arrived; then it soon will.
-            if connection.requests > 0 && !connection.stream.tcp().is_some_and(has_arrived) {
+            if connection.requests > 0 && !has_arrived(&connection.stream) {
                 return Poll::Ready(false);
             }
             if connection.requests == 0 && !connection.has_grace {
@@ -286,40 +287,38 @@ async fn wait_for_request(connection: &mut Connection) -> bool {
 }
 
 /// Whether the system has bytes of that connection that were not read.
-fn has_arrived(tcp: &TcpStream) -> bool {
-    matches!(socket2::SockRef::from(tcp).peek(&mut [std::mem::MaybeUninit::uninit()]), Ok(1..))
+fn has_arrived(stream: &ClientStream) -> bool {
+    let peek = |socket: socket2::SockRef<'_>| socket.peek(&mut [std::mem::MaybeUninit::uninit()]);
+    matches!(stream.socket().map(peek), Some(Ok(1..)))
 }
 
 /// Whether the client speaks HTTP/2: over TLS it was agreed on, without it the first bytes tell, where both are spoken.
 async fn is_http2(stream: &ClientStream, spoken: &Protocols, deadline: &Deadline) -> bool {
     match stream {
         ClientStream::Tls(stream) => stream.is_http2(),
-        ClientStream::Plain(tcp) if spoken.http1 && spoken.http2 => Box::pin(has_preface(tcp, deadline)).await,
-        ClientStream::Plain(_) => spoken.http2,
+        ClientStream::Plain(_) | ClientStream::Unix(_) if spoken.http1 && spoken.http2 => {
+            Box::pin(has_preface(stream, deadline)).await
+        }
+        ClientStream::Plain(_) | ClientStream::Unix(_) => spoken.http2,
         ClientStream::H2(_) => false,
     }
 }
 
 /// Whether a connection begins like the preface of HTTP/2 (RFC 9113 3.4), whose first letters are no method of HTTP/1.1.
 /// Nothing is taken of it.
-async fn has_preface(tcp: &TcpStream, deadline: &Deadline) -> bool {
+async fn has_preface(stream: &ClientStream, deadline: &Deadline) -> bool {
     const BEGINNING: &[u8] = b"PRI";
-    let mut room = [0; BEGINNING.len()];
+    let mut seen = [0; BEGINNING.len()];
     poll_fn(|context| {
-        loop {
-            let mut seen = ReadBuf::new(&mut room);
-            match tcp.poll_peek(context, &mut seen) {
-                Poll::Ready(Ok(count))
-                    if (1..BEGINNING.len()).contains(&count) && BEGINNING.starts_with(seen.filled()) =>
-                {
-                    // It is too short to tell: only more of it is news.
-                    let _ = tcp.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
-                    if tcp.poll_read_ready(context).is_pending() {
-                        break;
-                    }
-                }
-                Poll::Ready(_) => return Poll::Ready(seen.filled() == BEGINNING),
-                Poll::Pending => break,
+        while stream.poll_socket_readable(context).is_ready() {
+            // What is too short to tell counts as nothing: only more of it is news.
+            let peeked = stream.try_peek_socket(&mut seen, |seen| {
+                !seen.is_empty() && seen.len() < BEGINNING.len() && BEGINNING.starts_with(seen)
+            });
+            match peeked {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(_) => return Poll::Ready(seen == BEGINNING),
+                Err(_) => return Poll::Ready(false),
             }
         }
         if deadline.poll_expired(context) { Poll::Ready(false) } else { Poll::Pending }
@@ -343,12 +342,11 @@ async fn close(stream: &mut ClientStream, deadline: &Rc<Deadline>, worker: &Work
 async fn linger(stream: &mut ClientStream, deadline: &Rc<Deadline>, worker: &Worker) {
     close(stream, deadline, worker).await;
     deadline.set(worker.now() + LINGER.0);
-    let Some(tcp) = stream.tcp() else { return };
     let mut left = LINGER.1;
     let mut waste = [0u8; 4096];
     loop {
         let is_readable = poll_fn(|context| {
-            if left > 0 && tcp.poll_read_ready(context).is_ready() {
+            if left > 0 && stream.poll_socket_readable(context).is_ready() {
                 return Poll::Ready(true);
             }
             // With the bytes spent, the client's end is still waited for: to close on unread bytes would reset.
@@ -358,7 +356,7 @@ async fn linger(stream: &mut ClientStream, deadline: &Rc<Deadline>, worker: &Wor
         if !is_readable {
             return;
         }
-        match tcp.try_read(&mut waste) {
+        match stream.try_read_socket(&mut waste) {
             Ok(0) => return,
             Ok(count) => left = left.saturating_sub(count),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -12,6 +12,7 @@ use crate::base::id::ListenerIndex;
 use crate::base::rng::derive_seed;
 use crate::base::time::{self, Timestamp};
 use crate::pure::config::ProcessLimits;
+use crate::request::listener::Listener;
 use crate::shared::counters::{Counter, ProcessCounters};
 use crate::shared::learned_types::LearnedTypes;
 
@@ -97,14 +98,14 @@ impl Process {
     }
 
     /// Counts an accept that failed, and says so now and then.
-    pub fn say_accept_error(&self, error: &io::Error, listener: SocketAddr) {
+    pub fn say_accept_error(&self, error: &io::Error, listener: &Listener) {
         self.accept_errors.add(1);
         let now = time::now();
         let last = self.said.load(Ordering::Relaxed);
         let is_due = last == 0 || now.since(Timestamp::from_nanos(last)) > SAY_EVERY;
         let this = now.as_nanos().max(1);
         if is_due && self.said.compare_exchange(last, this, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            tracing::warn!("accepting on {listener} failed, and waits: {error}");
+            tracing::warn!("accepting on {} failed, and waits: {error}", listener.place());
         }
     }
 }

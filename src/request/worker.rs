@@ -27,7 +27,7 @@ use crate::request::exchange::scratch::Scratch;
 use crate::request::listener::{self, Closing, Listener};
 use crate::request::process::{ClientPlace, Process};
 use crate::request::upstream::IdleConnections;
-use crate::shared::inbox::Order;
+use crate::shared::inbox::{ListeningSocket, Order};
 use crate::shared::lease::Admission;
 use crate::shared::outcome::OutcomeSender;
 use crate::shared::snapshot::SnapshotStore;
@@ -202,9 +202,16 @@ impl Worker {
     }
 
     async fn sweep(self: Rc<Self>) {
+        let mut whereabouts = 0;
         loop {
             tokio::time::sleep(SWEEP).await;
             let now = clock::refresh();
+            self.admission.snapshot(|snapshot| {
+                if snapshot.whereabouts != whereabouts {
+                    whereabouts = snapshot.whereabouts;
+                    snapshot.pools.iter().flat_map(|pool| &pool.endpoints).for_each(|server| self.idle.follow(server));
+                }
+            });
             self.idle.sweep(now);
             if let Some(log) = &mut *self.log.borrow_mut() {
                 log.flush(now);
@@ -356,9 +363,9 @@ impl Duty {
         }
     }
 
-    fn add(&mut self, listener: ListenerIndex, socket: std::net::TcpListener) {
+    fn add(&mut self, listener: ListenerIndex, socket: ListeningSocket) {
         let plan = self.listeners.iter().find(|plan| plan.index == listener);
-        match (plan, tokio::net::TcpListener::from_std(socket)) {
+        match (plan, listener::Socket::new(socket)) {
             (Some(plan), Ok(socket)) => {
                 let closing = Rc::<Closing>::default();
                 let task = listener::accept(Rc::clone(&self.worker), Arc::clone(plan), socket, Rc::clone(&closing));

@@ -31,10 +31,11 @@ static LISTEN: NodeForm = NodeForm::new("listen", r#"listen "0.0.0.0:80""#)
     .taking(&[ADDRESS], 1)
     .with(&[
         Setting::list("protocols", Kind::Word { now: &["http/1.1", "h2", "h2c"], later: &[] }),
-        Setting::list("trusted-proxies", text("an address range")),
+        Setting::list("trusted-proxies", text("an address range, or `unix`")),
         Setting::one("via", Kind::Word { now: &["on", "off"], later: &[] }),
         Setting::one("request-id", Kind::Switch),
         Setting::one("half-close", Kind::Switch),
+        Setting::text("mode", "permissions such as `0660`"),
     ])
     .holding(&[&TLS, &LIMITS, &PROXY_PROTOCOL])
     .repeated();
@@ -232,7 +233,8 @@ static INCLUDE: NodeForm = NodeForm::new("include", r#"include "more/*.kdl""#).t
 static ADMIN: NodeForm = NodeForm::later("admin");
 static FEEDBACK: NodeForm = NodeForm::later("feedback");
 static SECRET: NodeForm = NodeForm::later("secret");
-static RESOLVER: NodeForm = NodeForm::later("resolver");
+static RESOLVER: NodeForm =
+    NodeForm::new("resolver", r#"resolver "10.0.0.53""#).taking(&[text("a DNS server's address")], 1).open();
 
 /// A rule file; its children are what stands at the top.
 pub static FILE_FORM: NodeForm = NodeForm::new("", "").holding(&[

@@ -83,8 +83,7 @@ impl Choice {
     pub fn keep(&self, worker: &Worker, stream: ServerStream) {
         let endpoint = self.lease.endpoint();
         let upstream = &self.pool.upstream;
-        let (slot, incarnation) = (endpoint.record.slot, endpoint.incarnation);
-        worker.idle.put(slot, incarnation, stream, worker.now(), upstream.idle_max as usize, upstream.idle_timeout);
+        worker.idle.put(endpoint, stream, worker.now(), upstream.idle_max as usize, upstream.idle_timeout);
     }
 }
 

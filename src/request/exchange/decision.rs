@@ -137,7 +137,7 @@ fn called_address(connection: &Connection, head: &RequestHead) -> SocketAddr {
     if !head.authority.is_empty() || !bound.ip().is_unspecified() {
         return bound;
     }
-    let called = connection.stream.tcp().and_then(|tcp| tcp.local_addr().ok());
+    let called = connection.stream.local_address();
     called.map_or(bound, |called| SocketAddr::new(called.ip().to_canonical(), called.port()))
 }
 
