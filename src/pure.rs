@@ -7,6 +7,7 @@ pub mod forwarding;
 pub mod h1;
 pub mod head;
 pub mod pool;
+pub mod proxy_protocol;
 pub mod refusal;
 pub mod rule;
 pub mod scheduler;

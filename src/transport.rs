@@ -1,3 +1,4 @@
 //! Transport layer: how bytes get to a server, for requests and health checks alike, and the TLS that both lines use.
 pub mod dial;
+pub mod proxy_header;
 pub mod tls;

@@ -95,6 +95,8 @@ pub struct Listener {
     pub tls: Option<Tls>,
     /// Whose forwarding fields are believed.
     pub trusted_proxies: Vec<Cidr>,
+    /// Whether every connection begins with a PROXY header, which is taken from `trusted_proxies` alone.
+    pub proxy_protocol: bool,
     /// Whether `Via` is added (RFC 9110 7.6.3).
     pub via: bool,
     /// Whether `X-Request-Id` is kept or made.

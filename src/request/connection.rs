@@ -7,17 +7,20 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 
 use crate::base::time::Timestamp;
 use crate::pure::h1::request::RequestHead;
-use crate::request::account::Source;
+use crate::pure::proxy_protocol::{Endpoints, Source};
+use crate::pure::rule::Cidr;
+use crate::request::account;
 use crate::request::deadlines::Deadline;
 use crate::request::exchange;
 use crate::request::listener::Listener;
+use crate::request::proxy_header::{self, Caller};
 use crate::request::stream::{ClientStream, Stream as _};
 use crate::request::worker::{ConnectionTicket, Worker};
 
@@ -37,8 +40,10 @@ pub struct Connection {
     pub worker: Rc<Worker>,
     /// Where it came in.
     pub listener: Arc<Listener>,
-    /// The other end.
+    /// The other end; behind a proxy that speaks the PROXY protocol, the client that it names.
     pub peer: SocketAddr,
+    /// Whether it is known who the other end is; not where a proxy relays a client that it does not name.
+    pub is_peer_named: bool,
     /// When its present wait ends.
     pub deadline: Rc<Deadline>,
     /// Requests begun on it.
@@ -52,7 +57,7 @@ pub struct Connection {
     /// Whether the last wait has begun of a connection whose first request did not come before the worker drains.
     has_grace: bool,
     /// Its entry in the worker's list, which leaves with it.
-    _ticket: ConnectionTicket,
+    pub ticket: ConnectionTicket,
 }
 
 /// What becomes of a connection after its exchanges.
@@ -74,14 +79,33 @@ pub enum Next {
 
 impl Connection {
     /// Where its requests come from.
-    pub fn source(&self) -> Source<'_> {
-        Source { worker: &self.worker, listener: &self.listener, peer: self.peer, tls: self.stream.tls_version() }
+    pub fn source(&self) -> account::Source<'_> {
+        account::Source {
+            worker: &self.worker,
+            listener: &self.listener,
+            peer: self.peer,
+            tls: self.stream.tls_version(),
+        }
     }
 
     /// Whether the connection may be kept after the request of this head.
     pub fn may_keep(&self, head: &RequestHead) -> bool {
         let max = self.listener.config.limits.requests_per_connection_max;
         head.keep_alive && max.is_none_or(|max| self.requests < max) && !self.worker.is_draining()
+    }
+
+    /// Whose forwarding fields are believed. Nobody's, where the proxy in front relays a client that it does not name: the
+    /// fields may be that client's.
+    pub fn trusted_proxies(&self) -> &[Cidr] {
+        if self.is_peer_named { &self.listener.config.trusted_proxies } else { &[] }
+    }
+
+    /// What a server is told of the client by a PROXY header.
+    pub fn proxy_source(&self) -> Source {
+        match self.stream.tcp().local_addr() {
+            Ok(called) if self.is_peer_named => Source::Client(Endpoints { client: self.peer, called }),
+            Ok(_) | Err(_) => Source::Unnamed,
+        }
     }
 
     /// Begins the pause between two requests.
@@ -103,7 +127,7 @@ pub(in crate::request) fn life(
     stream: TcpStream,
     peer: SocketAddr,
 ) -> impl Future<Output = ()> + use<> {
-    let ticket = worker.register(peer.ip(), listener);
+    let mut ticket = worker.register(peer.ip(), listener);
     let worker = Rc::clone(worker);
     let listener = Arc::clone(listener);
     async move {
@@ -111,25 +135,32 @@ pub(in crate::request) fn life(
         let deadline = ticket.deadline();
         let idle_until = worker.now() + listener.config.limits.header_timeout;
         deadline.set(idle_until);
-        let stream = match &listener.tls {
-            None => Some(ClientStream::Plain(stream)),
-            Some(_) => Box::pin(handshake(&worker, &listener, &deadline, stream)).await,
+        let caller = if listener.config.proxy_protocol {
+            Box::pin(proxy_header::receive(&worker, &listener, &deadline, &stream, peer, &mut ticket)).await
+        } else {
+            Some(Caller { peer, is_named: true })
         };
-        if let Some(stream) = stream {
+        let stream = match (&caller, &listener.tls) {
+            (None, _) => None,
+            (Some(_), None) => Some(ClientStream::Plain(stream)),
+            (Some(_), Some(_)) => Box::pin(handshake(&worker, &listener, &deadline, stream)).await,
+        };
+        if let (Some(caller), Some(stream)) = (caller, stream) {
             let is_over_limit = ticket.is_over_limit();
             let (has_grace, paused) = (false, Duration::ZERO);
             live(Connection {
                 stream,
                 worker,
                 listener,
-                peer,
+                peer: caller.peer,
+                is_peer_named: caller.is_named,
                 deadline,
                 requests: 0,
                 is_over_limit,
                 paused,
                 idle_until,
                 has_grace,
-                _ticket: ticket,
+                ticket,
             })
             .await;
         }
@@ -151,16 +182,16 @@ impl Drop for PanicCounter {
     }
 }
 
-async fn handshake(
-    worker: &Rc<Worker>,
-    listener: &Listener,
+/// Waits for a step that comes before the first request, until the deadline, and no longer than [`DRAIN_GRACE`] once the
+/// worker drains. `None`: the time is up.
+pub(in crate::request) async fn before_requests<T>(
+    worker: &Worker,
     deadline: &Rc<Deadline>,
-    stream: TcpStream,
-) -> Option<ClientStream> {
-    let mut accept = std::pin::pin!(listener.tls.as_ref()?.accept(stream));
+    mut step: impl FnMut(&mut Context<'_>) -> Poll<T>,
+) -> Option<T> {
     let mut has_grace = false;
-    let done = poll_fn(|context| match accept.as_mut().poll(context) {
-        Poll::Ready(result) => Poll::Ready(result.ok()),
+    poll_fn(|context| match step(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
         Poll::Pending => {
             if worker.is_draining() && !has_grace {
                 has_grace = true;
@@ -169,13 +200,23 @@ async fn handshake(
             if deadline.poll_expired(context) { Poll::Ready(None) } else { Poll::Pending }
         }
     })
-    .await;
+    .await
+}
+
+async fn handshake(
+    worker: &Rc<Worker>,
+    listener: &Listener,
+    deadline: &Rc<Deadline>,
+    stream: TcpStream,
+) -> Option<ClientStream> {
+    let mut accept = std::pin::pin!(listener.tls.as_ref()?.accept(stream));
+    let done = before_requests(worker, deadline, |context| accept.as_mut().poll(context)).await;
     match done {
-        Some(stream) => {
+        Some(Ok(stream)) => {
             worker.shared.handshakes.add(1);
             Some(ClientStream::Tls(Box::new(stream)))
         }
-        None => {
+        Some(Err(_)) | None => {
             worker.shared.handshakes_failed.add(1);
             None
         }

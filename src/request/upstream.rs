@@ -11,10 +11,15 @@ use crate::base::id::ServerSlot;
 use crate::base::time::Timestamp;
 use crate::request::stream::ServerStream;
 
+/// The client's connection that a connection to a server is for, where the server was told of it: no other may use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner(pub u64);
+
 #[derive(Debug)]
 struct Idle {
     stream: ServerStream,
     since: Timestamp,
+    owner: Option<Owner>,
 }
 
 /// The idle connections to one server.
@@ -34,15 +39,23 @@ pub struct IdleConnections {
 }
 
 impl IdleConnections {
-    /// A connection that was silent while it was idle. `is_certain` looks at the socket itself: for requests that can't be
-    /// sent again.
-    pub fn take(&self, slot: ServerSlot, incarnation: u32, now: Timestamp, is_certain: bool) -> Option<ServerStream> {
+    /// A connection of that owner, or of nobody's, that was silent while it was idle. `is_certain` looks at the socket
+    /// itself: for requests that can't be sent again.
+    pub fn take(
+        &self,
+        (slot, incarnation): (ServerSlot, u32),
+        owner: Option<Owner>,
+        now: Timestamp,
+        is_certain: bool,
+    ) -> Option<ServerStream> {
         let mut shelves = self.shelves.borrow_mut();
         let shelf = shelves.get_mut(slot.0 as usize)?;
         if shelf.incarnation != incarnation {
             return None;
         }
-        while let Some(idle) = shelf.connections.pop_back() {
+        // Where nobody owns any, the last one is the one.
+        while let Some(at) = shelf.connections.iter().rposition(|idle| idle.owner == owner) {
+            let idle = shelf.connections.remove(at)?;
             if now.since(idle.since) < shelf.timeout && idle.stream.is_quiet(is_certain) {
                 return Some(idle.stream);
             }
@@ -53,8 +66,8 @@ impl IdleConnections {
     /// Keeps a connection whose exchange is over, unless `max` are kept already.
     pub fn put(
         &self,
-        slot: ServerSlot,
-        incarnation: u32,
+        (slot, incarnation): (ServerSlot, u32),
+        owner: Option<Owner>,
         stream: ServerStream,
         now: Timestamp,
         max: usize,
@@ -76,7 +89,14 @@ impl IdleConnections {
         }
         shelf.timeout = timeout;
         if shelf.connections.len() < max {
-            shelf.connections.push_back(Idle { stream, since: now });
+            shelf.connections.push_back(Idle { stream, since: now, owner });
+        }
+    }
+
+    /// Closes those of an owner that has ended.
+    pub fn forget(&self, owner: Owner) {
+        for shelf in self.shelves.borrow_mut().iter_mut() {
+            shelf.connections.retain(|idle| idle.owner != Some(owner));
         }
     }
 
@@ -126,15 +146,15 @@ mod tests {
             }
             let (idle, slot, now) = (IdleConnections::default(), ServerSlot(3), Timestamp::default());
             let mut put = |incarnation| {
-                idle.put(slot, incarnation, connections.pop().unwrap(), now, 8, Duration::from_secs(1));
+                idle.put((slot, incarnation), None, connections.pop().unwrap(), now, 8, Duration::from_secs(1));
             };
             put(0);
             put(1);
             assert_eq!(idle.len(), 1, "that to the old address is gone");
             put(0);
             assert_eq!(idle.len(), 1);
-            assert!(idle.take(slot, 0, now, false).is_none());
-            assert!(idle.take(slot, 1, now, false).is_some());
+            assert!(idle.take((slot, 0), None, now, false).is_none());
+            assert!(idle.take((slot, 1), None, now, false).is_some());
         });
     }
 }

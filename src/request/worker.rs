@@ -26,7 +26,7 @@ use crate::request::deadlines::{Deadline, Deadlines};
 use crate::request::exchange::scratch::Scratch;
 use crate::request::listener::{self, Closing, Listener};
 use crate::request::process::{ClientPlace, Process};
-use crate::request::upstream::IdleConnections;
+use crate::request::upstream::{IdleConnections, Owner};
 use crate::shared::inbox::Order;
 use crate::shared::lease::Admission;
 use crate::shared::outcome::OutcomeSender;
@@ -129,13 +129,9 @@ impl Worker {
         self.next_connection.set(number + 1);
         let deadline = self.deadlines.deadline();
         self.connections.borrow_mut().insert(number, Rc::clone(&deadline));
-        let config = &listener.config;
-        let place = config
-            .limits
-            .connections_per_client_max
-            .filter(|_| !is_trusted(peer.to_canonical(), &config.trusted_proxies))
-            .map(|max| self.shared.clients.enter(listener.index, peer, max));
-        ConnectionTicket { worker: Rc::downgrade(self), number, deadline, shared: Arc::clone(&self.shared), place }
+        let place = place_of(&self.shared, peer, listener);
+        let shared = Arc::clone(&self.shared);
+        ConnectionTicket { worker: Rc::downgrade(self), number, deadline, shared, place, owns_idle: Cell::new(false) }
     }
 
     /// A worker on the runtime of this thread, with the tasks that keep its time: without them it has no deadlines, so that
@@ -208,6 +204,13 @@ impl Drop for WarmPlace<'_> {
     }
 }
 
+/// A place among the connections of that client, where the listener bounds them.
+fn place_of(shared: &Process, client: IpAddr, listener: &Listener) -> Option<ClientPlace> {
+    let max = listener.config.limits.connections_per_client_max?;
+    let is_proxy = is_trusted(client.to_canonical(), &listener.config.trusted_proxies);
+    (!is_proxy).then(|| shared.clients.enter(listener.index, client, max))
+}
+
 /// A connection's entry in the worker's list; it leaves with this.
 #[derive(Debug)]
 pub struct ConnectionTicket {
@@ -216,12 +219,25 @@ pub struct ConnectionTicket {
     deadline: Rc<Deadline>,
     shared: Arc<Process>,
     place: Option<ClientPlace>,
+    /// Whether connections to servers may be idle that are for this connection alone.
+    owns_idle: Cell<bool>,
 }
 
 impl ConnectionTicket {
     /// The connection's deadline.
     pub fn deadline(&self) -> Rc<Deadline> {
         Rc::clone(&self.deadline)
+    }
+
+    /// Counts the connection as one of that client, for which the peer has made it.
+    pub fn belongs_to(&mut self, client: IpAddr, listener: &Listener) {
+        self.place = place_of(&self.shared, client, listener);
+    }
+
+    /// The mark of idle connections to servers that are for this connection alone; they end with it.
+    pub fn owner(&self) -> Owner {
+        self.owns_idle.set(true);
+        Owner(self.number)
     }
 
     /// Whether the client has more connections than it may.
@@ -235,6 +251,9 @@ impl Drop for ConnectionTicket {
         self.shared.connections.leave();
         if let Some(worker) = self.worker.upgrade() {
             worker.connections.borrow_mut().remove(&self.number);
+            if self.owns_idle.get() {
+                worker.idle.forget(Owner(self.number));
+            }
         }
         self.deadline.retire();
     }

@@ -18,6 +18,7 @@ use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
 use crate::request::stream::ServerStream;
 use crate::transport::dial::{DialError, dial};
+use crate::transport::proxy_header;
 
 /// Asks servers until one has sent the head of an answer that is to be passed on. That server is on the channel then.
 ///
@@ -64,7 +65,8 @@ async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Serve
     let endpoint = choice.lease.endpoint();
     if !choice.wants_fresh {
         let is_certain = !channel.scratch.is_idempotent;
-        let idle = worker.idle.take(endpoint.record.slot, endpoint.incarnation, worker.now(), is_certain);
+        let address = (endpoint.record.slot, endpoint.incarnation);
+        let idle = worker.idle.take(address, choice.owner(channel.connection), worker.now(), is_certain);
         if let Some(stream) = idle {
             choice.is_reused = true;
             return Ok(stream);
@@ -82,6 +84,10 @@ async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Serve
     };
     choice.lease.connected();
     channel.scratch.record.connect = Some(time::now().since(started));
+    if let Some(version) = choice.pool.upstream.proxy_protocol {
+        let source = channel.connection.proxy_source();
+        proxy_header::send(&stream, version, source).map_err(|_| Failure::Reset { is_written: false })?;
+    }
     Ok(ServerStream::Plain(stream))
 }
 
