@@ -9,6 +9,7 @@ pub mod h2;
 pub mod head;
 pub mod naming;
 pub mod pool;
+pub mod proxy_protocol;
 pub mod refusal;
 pub mod rule;
 pub mod scheduler;

@@ -593,3 +593,8 @@ fn single_quotes_of_a_path() {
 fn single_quotes_of_an_address() {
     insta::assert_snapshot!(said_of(r##"listen '127.0.0.1:81'"##));
 }
+
+#[test]
+fn proxy_protocol_without_trusted_proxies() {
+    insta::assert_snapshot!(said_of(r##"listen "127.0.0.1:81" { proxy-protocol; via "off" }"##));
+}

@@ -24,6 +24,7 @@ use crate::pure::control::{
     CHECKS_MAX, Change, Check, CheckFailure, CheckId, Control, Effect, Event, Order, OutcomeSummary, TICK, Watched,
 };
 use crate::pure::pool::{Address, State};
+use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::compile::RuleSet;
 use crate::shared::outcome::OutcomeReceiver;
 use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore, StateChange};
@@ -295,6 +296,7 @@ impl ControlLoop {
 
     fn carry_out(&mut self) {
         let mut changes = Vec::new();
+        let snapshot = self.store.load();
         for effect in self.effects.drain(..) {
             match effect {
                 Effect::SetState(slot, state) => changes.push(StateChange { slot, state, share: None }),
@@ -305,23 +307,28 @@ impl ControlLoop {
                 }
                 Effect::RunCheck(check) => {
                     if let Some(endpoint) = self.servers.get(&check.server) {
-                        run_check(check, Arc::clone(endpoint), self.checked.clone());
+                        let proxy_protocol = snapshot.proxy_protocol_of(endpoint);
+                        run_check(check, Arc::clone(endpoint), proxy_protocol, self.checked.clone());
                     }
                 }
                 Effect::Tell(change) => tell(&change),
             }
         }
         if !changes.is_empty() {
-            let before = self.store.load();
             self.store.set_states(&changes);
-            tell_of_panic(&before, &self.store.load());
+            tell_of_panic(&snapshot, &self.store.load());
         }
     }
 }
 
-fn run_check(check: Check, endpoint: Arc<Endpoint>, checked: mpsc::Sender<CheckResult>) {
+fn run_check(
+    check: Check,
+    endpoint: Arc<Endpoint>,
+    proxy_protocol: Option<Version>,
+    checked: mpsc::Sender<CheckResult>,
+) {
     tokio::task::spawn_local(async move {
-        let result = check_connect(&endpoint, check.timeout).await;
+        let result = check_connect(&endpoint, check.timeout, proxy_protocol).await;
         // Nobody waits for it where control has been stopped.
         let _ = checked.send((check.id, check.server, result)).await;
     });

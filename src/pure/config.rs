@@ -142,6 +142,8 @@ pub struct Listener {
     pub protocols: Protocols,
     /// Whose forwarding fields are believed. The peers of a unix socket are [`ListenAddress::peer`].
     pub trusted_proxies: Vec<Cidr>,
+    /// Whether every connection begins with a PROXY header, which is taken from `trusted_proxies` alone.
+    pub proxy_protocol: bool,
     /// Whether `Via` is added (RFC 9110 7.6.3).
     pub via: bool,
     /// Whether `X-Request-Id` is kept or made.

@@ -10,7 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -19,10 +19,13 @@ pub use self::h2::{Carrier, H2Stream};
 use crate::base::time::Timestamp;
 use crate::pure::config::Protocols;
 use crate::pure::h1::request::RequestHead;
-use crate::request::account::Source;
+use crate::pure::proxy_protocol::{Endpoints, Source};
+use crate::pure::rule::Cidr;
+use crate::request::account;
 use crate::request::deadlines::Deadline;
 use crate::request::exchange;
 use crate::request::listener::Listener;
+use crate::request::proxy_header::{self, Caller};
 use crate::request::stream::{ClientStream, Stream as _};
 use crate::request::worker::{ConnectionTicket, Worker};
 
@@ -42,8 +45,10 @@ pub struct Connection {
     pub worker: Rc<Worker>,
     /// Where it came in.
     pub listener: Arc<Listener>,
-    /// The other end.
+    /// The other end; behind a proxy that speaks the PROXY protocol, the client that it names.
     pub peer: SocketAddr,
+    /// Whether it is known who the other end is; not where a proxy relays a client that it does not name.
+    pub is_peer_named: bool,
     /// When its present wait ends.
     pub deadline: Rc<Deadline>,
     /// Requests begun on it.
@@ -57,7 +62,7 @@ pub struct Connection {
     /// Whether the last wait has begun of a connection whose first request did not come before the worker drains.
     has_grace: bool,
     /// Its entry in the worker's list, which leaves with it.
-    _ticket: ConnectionTicket,
+    pub ticket: ConnectionTicket,
 }
 
 /// What becomes of a connection after its exchanges.
@@ -79,8 +84,8 @@ pub enum Next {
 
 impl Connection {
     /// Where its requests come from.
-    pub fn source(&self) -> Source<'_> {
-        Source {
+    pub fn source(&self) -> account::Source<'_> {
+        account::Source {
             worker: &self.worker,
             listener: &self.listener,
             peer: self.peer,
@@ -94,7 +99,7 @@ impl Connection {
         stream: ClientStream,
         worker: Rc<Worker>,
         listener: Arc<Listener>,
-        peer: SocketAddr,
+        caller: Caller,
         is_over_limit: bool,
     ) -> Self {
         let ticket = worker.register_stream();
@@ -104,12 +109,13 @@ impl Connection {
             idle_until: worker.now(),
             worker,
             listener,
-            peer,
+            peer: caller.peer,
+            is_peer_named: caller.is_named,
             requests: 0,
             is_over_limit,
             paused: Duration::ZERO,
             has_grace: false,
-            _ticket: ticket,
+            ticket,
         }
     }
 
@@ -125,6 +131,20 @@ impl Connection {
         }
         let max = self.listener.config.limits.requests_per_connection_max;
         head.keep_alive && max.is_none_or(|max| self.requests < max) && !self.worker.is_draining()
+    }
+
+    /// Whose forwarding fields are believed. Nobody's, where the proxy in front relays a client that it does not name: the
+    /// fields may be that client's.
+    pub fn trusted_proxies(&self) -> &[Cidr] {
+        if self.is_peer_named { &self.listener.config.trusted_proxies } else { &[] }
+    }
+
+    /// What a server is told of the client by a PROXY header.
+    pub fn proxy_source(&self) -> Source {
+        match self.stream.local_address() {
+            Some(called) if self.is_peer_named => Source::Client(Endpoints { client: self.peer, called }),
+            Some(_) | None => Source::Unnamed,
+        }
     }
 
     /// Begins the pause between two requests.
@@ -146,7 +166,7 @@ pub(in crate::request) fn life(
     stream: ClientStream,
     peer: SocketAddr,
 ) -> impl Future<Output = ()> + use<> {
-    let ticket = worker.register(peer.ip(), listener);
+    let mut ticket = worker.register(peer.ip(), listener);
     let worker = Rc::clone(worker);
     let listener = Arc::clone(listener);
     async move {
@@ -154,15 +174,21 @@ pub(in crate::request) fn life(
         let deadline = ticket.deadline();
         let idle_until = worker.now() + listener.config.limits.header_timeout;
         deadline.set(idle_until);
-        let stream = match stream {
-            ClientStream::Plain(stream) if listener.tls.is_some() => {
+        let caller = if listener.config.proxy_protocol {
+            Box::pin(proxy_header::receive(&worker, &listener, &deadline, &stream, peer, &mut ticket)).await
+        } else {
+            Some(Caller { peer, is_named: true })
+        };
+        let stream = match (&caller, stream) {
+            (None, _) => None,
+            (Some(_), ClientStream::Plain(stream)) if listener.tls.is_some() => {
                 Box::pin(handshake(&worker, &listener, &deadline, stream)).await
             }
-            stream => Some(stream),
+            (Some(_), stream) => Some(stream),
         };
-        if let Some(stream) = stream {
+        if let (Some(caller), Some(stream)) = (caller, stream) {
             if is_http2(&stream, &listener.config.protocols, &deadline).await {
-                Box::pin(h2::serve(h2::Arrival { stream, worker, listener, peer, ticket })).await;
+                Box::pin(h2::serve(h2::Arrival { stream, worker, listener, caller, ticket })).await;
             } else {
                 let is_over_limit = ticket.is_over_limit();
                 let (has_grace, paused) = (false, Duration::ZERO);
@@ -170,14 +196,15 @@ pub(in crate::request) fn life(
                     stream,
                     worker,
                     listener,
-                    peer,
+                    peer: caller.peer,
+                    is_peer_named: caller.is_named,
                     deadline,
                     requests: 0,
                     is_over_limit,
                     paused,
                     idle_until,
                     has_grace,
-                    _ticket: ticket,
+                    ticket,
                 })
                 .await;
             }
@@ -200,16 +227,16 @@ impl Drop for PanicCounter {
     }
 }
 
-async fn handshake(
-    worker: &Rc<Worker>,
-    listener: &Listener,
+/// Waits for a step that comes before the first request, until the deadline, and no longer than [`DRAIN_GRACE`] once the
+/// worker drains. `None`: the time is up.
+pub(in crate::request) async fn before_requests<T>(
+    worker: &Worker,
     deadline: &Rc<Deadline>,
-    stream: TcpStream,
-) -> Option<ClientStream> {
-    let mut accept = std::pin::pin!(listener.tls.as_ref()?.accept(stream));
+    mut step: impl FnMut(&mut Context<'_>) -> Poll<T>,
+) -> Option<T> {
     let mut has_grace = false;
-    let done = poll_fn(|context| match accept.as_mut().poll(context) {
-        Poll::Ready(result) => Poll::Ready(result.ok()),
+    poll_fn(|context| match step(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
         Poll::Pending => {
             if worker.is_draining() && !has_grace {
                 has_grace = true;
@@ -218,13 +245,23 @@ async fn handshake(
             if deadline.poll_expired(context) { Poll::Ready(None) } else { Poll::Pending }
         }
     })
-    .await;
+    .await
+}
+
+async fn handshake(
+    worker: &Rc<Worker>,
+    listener: &Listener,
+    deadline: &Rc<Deadline>,
+    stream: TcpStream,
+) -> Option<ClientStream> {
+    let mut accept = std::pin::pin!(listener.tls.as_ref()?.accept(stream));
+    let done = before_requests(worker, deadline, |context| accept.as_mut().poll(context)).await;
     match done {
-        Some(stream) => {
+        Some(Ok(stream)) => {
             worker.shared.handshakes.add(1);
             Some(ClientStream::Tls(Box::new(stream)))
         }
-        None => {
+        Some(Err(_)) | None => {
             worker.shared.handshakes_failed.add(1);
             None
         }

@@ -253,7 +253,7 @@ async fn pass_on(
     if channel.is_reusable()
         && let Some(server) = channel.server.take()
     {
-        choice.keep(&channel.connection.worker, server.stream);
+        choice.keep(channel.connection, server.stream);
     }
     let is_uploaded = channel.scratch.upload.is_done();
     Ok(match verdict.keeps_client {

@@ -325,7 +325,10 @@ impl ClientStream {
 
     /// Our address; `None`: it has none, or is not known.
     pub fn local_address(&self) -> Option<SocketAddr> {
-        self.socket()?.local_addr().ok()?.as_socket()
+        match self {
+            Self::H2(stream) => stream.carrier().local,
+            Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => self.socket()?.local_addr().ok()?.as_socket(),
+        }
     }
 }
 

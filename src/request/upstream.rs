@@ -12,10 +12,15 @@ use crate::base::time::Timestamp;
 use crate::request::stream::ServerStream;
 use crate::shared::endpoint::Endpoint;
 
+/// The client's connection that a connection to a server is for, where the server was told of it: no other may use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner(pub u64);
+
 #[derive(Debug)]
 struct Idle {
     stream: ServerStream,
     since: Timestamp,
+    owner: Option<Owner>,
 }
 
 /// The idle connections to one server.
@@ -46,15 +51,23 @@ pub struct IdleConnections {
 }
 
 impl IdleConnections {
-    /// A connection that was silent while it was idle. `is_certain` looks at the socket itself: for requests that can't be
-    /// sent again.
-    pub fn take(&self, endpoint: &Endpoint, now: Timestamp, is_certain: bool) -> Option<ServerStream> {
+    /// A connection of that owner, or of nobody's, that was silent while it was idle. `is_certain` looks at the socket
+    /// itself: for requests that can't be sent again.
+    pub fn take(
+        &self,
+        endpoint: &Endpoint,
+        owner: Option<Owner>,
+        now: Timestamp,
+        is_certain: bool,
+    ) -> Option<ServerStream> {
         let mut shelves = self.shelves.borrow_mut();
         let shelf = shelves.get_mut(endpoint.record.slot.0 as usize)?;
         if !shelf.follow(endpoint) {
             return None;
         }
-        while let Some(idle) = shelf.connections.pop_back() {
+        // Where nobody owns any, the last one is the one.
+        while let Some(at) = shelf.connections.iter().rposition(|idle| idle.owner == owner) {
+            let idle = shelf.connections.remove(at)?;
             if now.since(idle.since) < shelf.timeout && idle.stream.is_quiet(is_certain) {
                 return Some(idle.stream);
             }
@@ -63,7 +76,15 @@ impl IdleConnections {
     }
 
     /// Keeps a connection whose exchange is over, unless `max` are kept already.
-    pub fn put(&self, endpoint: &Endpoint, stream: ServerStream, now: Timestamp, max: usize, timeout: Duration) {
+    pub fn put(
+        &self,
+        endpoint: &Endpoint,
+        owner: Option<Owner>,
+        stream: ServerStream,
+        now: Timestamp,
+        max: usize,
+        timeout: Duration,
+    ) {
         let mut shelves = self.shelves.borrow_mut();
         let index = endpoint.record.slot.0 as usize;
         if shelves.len() <= index {
@@ -76,7 +97,14 @@ impl IdleConnections {
         }
         shelf.timeout = timeout;
         if shelf.connections.len() < max {
-            shelf.connections.push_back(Idle { stream, since: now });
+            shelf.connections.push_back(Idle { stream, since: now, owner });
+        }
+    }
+
+    /// Closes those of an owner that has ended.
+    pub fn forget(&self, owner: Owner) {
+        for shelf in self.shelves.borrow_mut().iter_mut() {
+            shelf.connections.retain(|idle| idle.owner != Some(owner));
         }
     }
 
@@ -143,7 +171,7 @@ mod tests {
             let (kept, left) = (stays.local_addr().unwrap(), leaves.local_addr().unwrap());
             let (idle, now) = (IdleConnections::default(), Timestamp::default());
             let to = async |address: SocketAddr| ServerStream::Plain(TcpStream::connect(address).await.unwrap());
-            let put = |endpoint: &Endpoint, stream| idle.put(endpoint, stream, now, 8, Duration::from_secs(1));
+            let put = |endpoint: &Endpoint, stream| idle.put(endpoint, None, stream, now, 8, Duration::from_secs(1));
             let (before, after) = (endpoint(0, &[kept, left]), endpoint(1, &[kept]));
             put(&before, to(kept).await);
             put(&before, to(left).await);
@@ -151,10 +179,10 @@ mod tests {
             assert_eq!(idle.len(), 1, "that to the old address is gone");
             put(&before, to(left).await);
             assert_eq!(idle.len(), 1, "an exchange that outlives an address brings none back");
-            assert!(idle.take(&before, now, false).is_none());
-            assert_eq!(idle.take(&after, now, false).unwrap().peer_address(), Some(kept));
+            assert!(idle.take(&before, None, now, false).is_none());
+            assert_eq!(idle.take(&after, None, now, false).unwrap().peer_address(), Some(kept));
             put(&after, to(kept).await);
-            assert!(idle.take(&endpoint(2, &[left]), now, false).is_none());
+            assert!(idle.take(&endpoint(2, &[left]), None, now, false).is_none());
             assert!(idle.is_empty());
         });
     }

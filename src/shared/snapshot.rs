@@ -14,6 +14,7 @@ use arc_swap::cache::Cache;
 use crate::base::id::{PoolIndex, ServerSlot};
 use crate::pure::config::Config;
 use crate::pure::pool::{Candidate, Pool, PoolView, Share, State, Tried, Wanted, is_in_panic};
+use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::compile::RuleSet;
 use crate::shared::counters::{PoolRecord, ProcessCounters};
 pub use crate::shared::endpoint::Endpoint;
@@ -76,6 +77,12 @@ impl Snapshot {
     /// The pool at this position.
     pub fn pool(&self, index: PoolIndex) -> Option<&Arc<PoolSnapshot>> {
         self.pools.get(index.0 as usize)
+    }
+
+    /// The PROXY header that connections to that server begin with.
+    pub fn proxy_protocol_of(&self, endpoint: &Endpoint) -> Option<Version> {
+        let pool = self.pools.iter().find(|pool| pool.pool.name == endpoint.server.id.pool)?;
+        pool.pool.upstream.proxy_protocol
     }
 
     /// The position now of the pool of this name, which stood at `index` when it was last seen; `None`: it is gone.

@@ -27,6 +27,27 @@ pub enum Dialled {
     Unix(UnixStream),
 }
 
+impl Dialled {
+    /// Writes what it takes of the bytes at once.
+    ///
+    /// # Errors
+    /// `WouldBlock` where it takes nothing, and what else the system says.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write(bytes),
+            Self::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+
+    /// Our address and the server's; `None`: they have none, or are not known.
+    pub fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        match self {
+            Self::Tcp(stream) => Some((stream.local_addr().ok()?, stream.peer_addr().ok()?)),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
 /// Why a connection could not be made. Nothing of a request was written, so any request may be sent elsewhere.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {

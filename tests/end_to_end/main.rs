@@ -26,6 +26,8 @@ mod places;
 mod pool_limits;
 #[allow(dead_code, reason = "a subject takes what it needs")]
 mod pools;
+mod proxy_protocol;
+mod proxy_protocol_upstream;
 mod reports;
 mod retry;
 mod rules_applied;

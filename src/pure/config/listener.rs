@@ -17,6 +17,14 @@ pub(super) fn read(node: Node<'_>, top: &Settings, problems: &mut Problems) -> O
     let mut settings = top.clone();
     limits::read(node.children("limits"), Site::Listener, &mut settings, problems);
     let protocols = read_protocols(node, tls.is_some(), problems);
+    let proxy_protocol = node.child("proxy-protocol");
+    if let Some(proxy_protocol) = proxy_protocol.filter(|_| node.settings("trusted-proxies").next().is_none()) {
+        problems.add(
+            Problem::at(&proxy_protocol.place(), "`proxy-protocol` lacks `trusted-proxies`")
+                .label("nobody is believed, so every connection would be closed")
+                .help(r#"name the proxies in front: trusted-proxies "10.0.0.0/8""#),
+        );
+    }
     let switch = |name| node.setting(name).and_then(|value| value.switch()).unwrap_or(false);
     let address = address::listener(node.argument(0)?, problems);
     let mode = node.setting("mode").and_then(|value| read_mode(value, address.as_ref(), problems));
@@ -34,6 +42,7 @@ pub(super) fn read(node: Node<'_>, top: &Settings, problems: &mut Problems) -> O
         tls,
         protocols,
         trusted_proxies,
+        proxy_protocol: proxy_protocol.is_some(),
         via: node.setting("via").and_then(|value| value.text()) != Some("off"),
         request_id: switch("request-id"),
         half_close: switch("half-close"),

@@ -21,7 +21,7 @@ static CERTIFICATE: NodeForm = NodeForm::new("certificate", r#"certificate "cert
 static CLIENT_CA: NodeForm = NodeForm::later("client-ca");
 static TLS: NodeForm = NodeForm::new("tls", r#"tls { certificate "certs/site.crt" key="certs/site.key" }"#)
     .holding(&[&CERTIFICATE, &CLIENT_CA]);
-static PROXY_PROTOCOL: NodeForm = NodeForm::later("proxy-protocol");
+static PROXY_PROTOCOL: NodeForm = NodeForm::new("proxy-protocol", "proxy-protocol");
 
 static LIMIT_SETTINGS: [Setting; 12] = limit_table::settings("limits");
 static LIMITS: NodeForm =
@@ -78,7 +78,10 @@ static SCHEDULER: NodeForm = NodeForm::new("scheduler", r#"scheduler "wrr""#)
         Setting::later("fallback"),
     ]);
 
-static UPSTREAM_SETTINGS: [Setting; 2] = limit_table::settings("upstream");
+static UPSTREAM_SETTINGS: [Setting; 3] = {
+    let [idle_max, idle_timeout] = limit_table::settings("upstream");
+    [idle_max, idle_timeout, Setting::one("proxy-protocol", Kind::Word { now: &["v1", "v2"], later: &[] })]
+};
 static UPSTREAM: NodeForm = NodeForm::new("upstream", r#"upstream "http/1.1" idle-max=128 idle-timeout="4s""#)
     .taking(&[Kind::Word { now: &["http/1.1"], later: &["h2", "h2c"] }], 0)
     .with(&UPSTREAM_SETTINGS)

@@ -16,6 +16,7 @@ use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
 use crate::request::stream::ServerStream;
 use crate::transport::dial::{DialError, Dialled, dial};
+use crate::transport::proxy_header;
 
 /// Asks servers until one has sent the head of an answer that is to be passed on. That server is on the channel then.
 ///
@@ -62,7 +63,7 @@ async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Serve
     let endpoint = choice.lease.endpoint();
     if !choice.wants_fresh {
         let is_certain = !channel.scratch.is_idempotent;
-        let idle = worker.idle.take(endpoint, worker.now(), is_certain);
+        let idle = worker.idle.take(endpoint, choice.owner(channel.connection), worker.now(), is_certain);
         if let Some(stream) = idle {
             choice.is_reused = true;
             return Ok(stream);
@@ -80,6 +81,10 @@ async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Serve
     };
     choice.lease.connected();
     channel.scratch.record.connect = Some(time::now().since(started));
+    if let Some(version) = choice.pool.upstream.proxy_protocol {
+        let source = channel.connection.proxy_source();
+        proxy_header::send(&stream, version, source).map_err(|_| Failure::Reset { is_written: false })?;
+    }
     Ok(stream.into())
 }
 
