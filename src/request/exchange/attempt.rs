@@ -4,7 +4,6 @@
 //! idempotent one while no byte of the answer has come (RFC 9110 9.2.2), within the pool's budget.
 
 use std::future::poll_fn;
-use std::rc::Rc;
 use std::task::Poll;
 
 use crate::base::error::{Blame, RetrySafety};
@@ -15,10 +14,10 @@ use crate::request::exchange::channel::{Channel, ServerEnd};
 use crate::request::exchange::choice::{self, Choice};
 use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
-use crate::request::stream::ServerStream;
+use crate::request::stream::{ServerStream, dial_server};
 use crate::request::worker::Worker;
-use crate::transport::dial::{DialError, dial};
-use crate::transport::tls::dial_tls;
+use crate::transport::dial::DialError;
+use crate::transport::tls::TlsConnector;
 
 /// Asks servers until one has sent the head of an answer that is to be passed on. That server is on the channel then.
 ///
@@ -65,7 +64,7 @@ async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Serve
     let endpoint = choice.lease.endpoint();
     if !choice.wants_fresh {
         let is_certain = !channel.scratch.is_idempotent;
-        let idle = worker.idle.take(endpoint.record.slot, endpoint.incarnation, worker.now(), is_certain);
+        let idle = worker.idle.take(endpoint, choice.owner(channel.connection), worker.now(), is_certain);
         if let Some(stream) = idle {
             choice.is_reused = true;
             return Ok(stream);
@@ -88,8 +87,11 @@ async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Serve
 
 /// Dials, until the client goes away.
 async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<ServerStream, Failure> {
-    let worker = Rc::clone(&channel.connection.worker);
-    let mut dialled = Box::pin(dial_as_wanted(&worker, choice));
+    let connector = connector_of(&channel.connection.worker, choice)?;
+    let source = channel.connection.proxy_source();
+    let header = choice.pool.upstream.proxy_protocol.map(|version| (version, source));
+    let timeout = choice.pool.timeouts.connect;
+    let mut dialled = Box::pin(dial_server(choice.lease.endpoint(), connector.as_ref(), header, timeout));
     poll_fn(|context| {
         #[cfg(test)]
         crate::request::tests::faults::step();
@@ -101,15 +103,14 @@ async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<ServerStrea
     .await
 }
 
-/// A connection as the chosen server's pool wants it.
-async fn dial_as_wanted(worker: &Worker, choice: &Choice) -> Result<ServerStream, DialError> {
-    let (address, timeout) = (&choice.lease.endpoint().server.address, choice.pool.timeouts.connect);
+/// How TLS is spoken with the servers of the pool; `None`: it is not.
+fn connector_of(worker: &Worker, choice: &Choice) -> Result<Option<TlsConnector>, DialError> {
     if choice.pool.upstream.tls.is_none() {
-        return dial(address, timeout).await.map(ServerStream::Plain);
+        return Ok(None);
     }
     // A pool that speaks TLS is never spoken to without.
-    let connector = worker.connectors.get(&choice.pool.name).ok_or(DialError::Unsupported)?;
-    Ok(ServerStream::Tls(Box::new(dial_tls(address, connector, timeout).await?)))
+    let missing = || DialError::Handshake(std::io::ErrorKind::NotFound.into());
+    worker.connectors.get(&choice.pool.name).cloned().ok_or_else(missing).map(Some)
 }
 
 /// Closes the worker's idle connections to servers, where there are any: each holds a descriptor and a port.
