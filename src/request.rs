@@ -14,6 +14,7 @@ pub mod exchange;
 pub mod h2_server;
 pub mod listener;
 pub mod process;
+pub mod proxy_header;
 pub mod stream;
 pub mod tunnel;
 pub mod upstream;

@@ -10,7 +10,9 @@ mod stream;
 mod upload;
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -19,9 +21,10 @@ use tokio::time::timeout;
 
 use crate::base::id::ServerSlot;
 use crate::base::time::Timestamp;
-use crate::pure::pool::{Address, Upstream};
+use crate::pure::pool::Upstream;
 use crate::request::clock;
 use crate::request::stream::dial_server;
+use crate::shared::endpoint::Endpoint;
 use crate::transport::dial::DialError;
 use crate::transport::h2::{Link, STREAMS_MAX};
 use crate::transport::tls::TlsConnector;
@@ -38,12 +41,8 @@ const LOOKS_MAX: usize = 3;
 /// A server, as a request that goes there knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// Its number.
-    pub slot: ServerSlot,
-    /// Which of its addresses.
-    pub incarnation: u32,
-    /// Where it listens.
-    pub address: &'a Address,
+    /// Where it is.
+    pub endpoint: &'a Arc<Endpoint>,
     /// How TLS is spoken to it, where it is and a connection may have to be made.
     pub connector: Option<&'a TlsConnector>,
     /// How its pool speaks to it.
@@ -96,11 +95,18 @@ impl Dial {
     }
 }
 
+/// A connection, and where it leads.
+#[derive(Debug)]
+struct Open {
+    link: Rc<Link>,
+    peer: Option<SocketAddr>,
+}
+
 /// The connections to one server.
 #[derive(Debug)]
 struct Shelf {
     incarnation: u32,
-    links: Vec<Rc<Link>>,
+    links: Vec<Open>,
     dials: Vec<Rc<Dial>>,
     /// How many streams a new connection will probably take.
     expected: usize,
@@ -127,17 +133,28 @@ impl Default for Shelf {
 impl Shelf {
     /// A place on a connection that has room: the first, so that those behind it can end when there is less to do.
     fn take(&mut self, now: Timestamp) -> Option<Place> {
-        self.links.retain(|link| !link.is_spent());
-        let link = self.links.iter().find(|link| link.has_room(now))?;
+        self.links.retain(|open| !open.link.is_spent());
+        let link = self.links.iter().map(|open| &open.link).find(|link| link.has_room(now))?;
         link.enter();
         Some(Place { link: Rc::clone(link), freed: Rc::clone(&self.freed) })
+    }
+
+    /// Lets go of connections to addresses that are no longer the server's; streams that are open go on. False: `endpoint` is
+    /// one of the past itself.
+    fn follow(&mut self, endpoint: &Endpoint) -> bool {
+        if self.incarnation < endpoint.incarnation {
+            self.links.retain(|open| endpoint.leads_to(open.peer));
+            self.dials.clear();
+            self.incarnation = endpoint.incarnation;
+        }
+        self.incarnation == endpoint.incarnation
     }
 
     /// Lets go of connections that have been idle for too long, or are more than are to be kept.
     fn sweep(&mut self, now: Timestamp) {
         let mut kept = 0;
         let (idle_max, idle_timeout) = (self.idle_max, self.idle_timeout);
-        self.links.retain(|link| {
+        self.links.retain(|Open { link, .. }| {
             if link.streams() > 0 {
                 return !link.is_spent();
             }
@@ -209,20 +226,23 @@ impl H2Connections {
         let begun = Rc::<Dial>::default();
         begun.waiting.set(1);
         shelf.dials.push(Rc::clone(&begun));
-        let (slot, incarnation, freed) = (target.slot, target.incarnation, Rc::clone(&shelf.freed));
-        let (address, connector, patience) = (target.address.clone(), target.connector.cloned(), target.timeout);
+        let freed = Rc::clone(&shelf.freed);
+        let (endpoint, connector, patience) = (Arc::clone(target.endpoint), target.connector.cloned(), target.timeout);
+        let (slot, incarnation) = (endpoint.record.slot, endpoint.incarnation);
         let mut made =
-            Made { connections: Rc::downgrade(self), slot, incarnation, dial: Rc::clone(&begun), link: None };
+            Made { connections: Rc::downgrade(self), slot, incarnation, dial: Rc::clone(&begun), open: None };
         // A task of its own: the request that began it may go away, and others wait.
         tokio::task::spawn_local(async move {
             let connect = async {
-                let stream = dial_server(&address, connector.as_ref(), patience).await?;
+                let stream = dial_server(&endpoint, connector.as_ref(), None, patience).await?;
                 if !stream.may_speak_http2() {
                     return Err(DialError::NotHttp2);
                 }
-                Link::open(stream, move || freed.notify_one()).await
+                let peer = stream.peer_address();
+                let link = Link::open(stream, move || freed.notify_one()).await?;
+                Ok(Open { link: Rc::new(link), peer })
             };
-            made.link = Some(timeout(patience, connect).await.unwrap_or(Err(DialError::TimedOut)));
+            made.open = Some(timeout(patience, connect).await.unwrap_or(Err(DialError::TimedOut)));
             drop(made);
         });
         Wait::Dial(begun)
@@ -231,19 +251,13 @@ impl H2Connections {
     /// The shelf of a server; `None`: it is for a newer address.
     fn with_shelf<T>(&self, target: &Target<'_>, look: impl FnOnce(&mut Shelf) -> T) -> Option<T> {
         let mut shelves = self.shelves.borrow_mut();
-        let index = target.slot.0 as usize;
+        let index = target.endpoint.record.slot.0 as usize;
         if shelves.len() <= index {
             shelves.resize_with(index + 1, Shelf::default);
         }
         let shelf = shelves.get_mut(index)?;
-        if shelf.incarnation > target.incarnation {
+        if !shelf.follow(target.endpoint) {
             return None;
-        }
-        if shelf.incarnation < target.incarnation {
-            // Streams that are open go on.
-            shelf.links.clear();
-            shelf.dials.clear();
-            shelf.incarnation = target.incarnation;
         }
         shelf.idle_max = target.upstream.idle_max as usize;
         shelf.idle_timeout = target.upstream.idle_timeout;
@@ -255,12 +269,19 @@ impl H2Connections {
         self.shelves.borrow_mut().iter_mut().for_each(|shelf| shelf.sweep(now));
     }
 
+    /// Lets go of what leads to addresses that are no longer those of `endpoint`.
+    pub fn follow(&self, endpoint: &Endpoint) {
+        if let Some(shelf) = self.shelves.borrow_mut().get_mut(endpoint.record.slot.0 as usize) {
+            shelf.follow(endpoint);
+        }
+    }
+
     /// Closes the connections without a stream; whether there were any.
     pub fn clear_idle(&self) -> bool {
         let mut has_any = false;
         for shelf in self.shelves.borrow_mut().iter_mut() {
             let before = shelf.links.len();
-            shelf.links.retain(|link| link.streams() > 0);
+            shelf.links.retain(|open| open.link.streams() > 0);
             has_any |= shelf.links.len() < before;
         }
         has_any
@@ -273,22 +294,22 @@ struct Made {
     slot: ServerSlot,
     incarnation: u32,
     dial: Rc<Dial>,
-    link: Option<Result<Link, DialError>>,
+    open: Option<Result<Open, DialError>>,
 }
 
 impl Drop for Made {
     fn drop(&mut self) {
         self.dial.is_over.set(true);
-        let made = self.link.take().unwrap_or(Err(DialError::TimedOut));
+        let made = self.open.take().unwrap_or(Err(DialError::TimedOut));
         if let Some(connections) = self.connections.upgrade()
             && let Some(shelf) = connections.shelves.borrow_mut().get_mut(self.slot.0 as usize)
             && shelf.incarnation == self.incarnation
         {
             shelf.dials.retain(|dial| !Rc::ptr_eq(dial, &self.dial));
             match made {
-                Ok(link) => {
-                    shelf.expected = link.streams_max().max(1);
-                    shelf.links.push(Rc::new(link));
+                Ok(open) => {
+                    shelf.expected = open.link.streams_max().max(1);
+                    shelf.links.push(open);
                 }
                 Err(error) => *self.dial.failure.borrow_mut() = Some(error),
             }

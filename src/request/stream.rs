@@ -1,24 +1,29 @@
-//! The two ends of an exchange as byte streams: a client's, plain or TLS, and a server's.
+//! The two ends of an exchange as byte streams: a client's, plain, TLS or on a unix socket, and a server's.
 //!
 //! Reads and writes go through `poll_read` and `poll_write`: after a read that did not fill its room the runtime knows that
 //! there is nothing left, and the read that would end in EAGAIN is saved. It refuses to buffer.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use nix::sys::socket::{MsgFlags, recv};
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
 
 use crate::base::h2_reset::H2Reset;
 use crate::pure::identity::ClientIdentity;
-use crate::pure::pool::Address;
+use crate::pure::proxy_protocol::{Source, Version};
 use crate::request::buffers::Buffer;
 use crate::request::connection::H2Stream;
 use crate::request::h2_server::H2ServerStream;
-use crate::transport::dial::{DialError, dial};
+use crate::shared::endpoint::Endpoint;
+use crate::transport::dial::{DialError, Dialled, dial_announced};
 use crate::transport::h2::Below;
 use crate::transport::tls::{ClientCertificates, ServerTlsStream, TlsConnector, TlsStream, dial_tls};
 
@@ -27,20 +32,24 @@ use crate::transport::tls::{ClientCertificates, ServerTlsStream, TlsConnector, T
 pub enum ClientStream {
     /// Plain TCP.
     Plain(TcpStream),
+    /// A unix socket.
+    Unix(UnixStream),
     /// TLS over TCP; boxed, for a rustls connection is large.
     Tls(Box<TlsStream>),
     /// A stream of an HTTP/2 connection, told in HTTP/1.1.
     H2(Box<H2Stream>),
 }
 
-/// A server's connection. Unix sockets become a variant of it.
+/// A server's connection.
 #[derive(Debug)]
 pub enum ServerStream {
     /// Plain TCP.
     Plain(TcpStream),
     /// A stream of an HTTP/2 connection, good for one request; boxed, for it is large.
     H2(Box<H2ServerStream>),
-    /// TLS over TCP; boxed, for a rustls connection is large.
+    /// A unix socket.
+    Unix(UnixStream),
+    /// TLS over one of them; boxed, for a rustls connection is large.
     Tls(Box<ServerTlsStream>),
 }
 
@@ -93,19 +102,54 @@ nix::ioctl_read_bad!(
     /// Bytes in a socket's output queue, sent or not, that the other side has not acknowledged (tcp(7), `SIOCOUTQ`).
     read_output_queue, nix::libc::TIOCOUTQ, nix::libc::c_int);
 
-fn unacknowledged(tcp: &TcpStream) -> Option<usize> {
+fn unacknowledged(socket: &SockRef<'_>) -> Option<usize> {
     use std::os::fd::AsRawFd;
     let mut bytes = 0;
-    // SAFETY: the descriptor is open as long as `tcp` is, and the system writes one number to where `bytes` is.
-    unsafe { read_output_queue(tcp.as_raw_fd(), &raw mut bytes) }.ok()?;
+    // SAFETY: the descriptor is open as long as `socket` is, and the system writes one number to where `bytes` is.
+    unsafe { read_output_queue(socket.as_raw_fd(), &raw mut bytes) }.ok()?;
     usize::try_from(bytes).ok()
 }
 
 /// Up to this size a write is tried before the runtime is asked whether it can succeed: it nearly always does.
 const TRY_MAX: usize = 16 * 1024;
 
-fn poll_write_tcp(
-    stream: &mut TcpStream,
+/// A socket without a layer above it.
+trait Socket: AsyncWrite + Unpin {
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+impl Socket for TcpStream {
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        Self::try_write(self, bytes)
+    }
+
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Self::try_write_vectored(self, slices)
+    }
+
+    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Self::poll_write_ready(self, context)
+    }
+}
+
+impl Socket for UnixStream {
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        Self::try_write(self, bytes)
+    }
+
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Self::try_write_vectored(self, slices)
+    }
+
+    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Self::poll_write_ready(self, context)
+    }
+}
+
+fn poll_write_socket<S: Socket>(
+    stream: &mut S,
     context: &mut Context<'_>,
     slices: &[IoSlice<'_>],
 ) -> Poll<io::Result<usize>> {
@@ -141,6 +185,7 @@ impl Stream for ClientStream {
     fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(stream) => poll_fill(stream, context, buffer),
+            Self::Unix(stream) => poll_fill(stream, context, buffer),
             Self::Tls(stream) => poll_fill(stream.as_mut(), context, buffer),
             Self::H2(stream) => stream.poll_fill(context, buffer),
         }
@@ -148,7 +193,8 @@ impl Stream for ClientStream {
 
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
-            Self::Plain(stream) => poll_write_tcp(stream, context, slices),
+            Self::Plain(stream) => poll_write_socket(stream, context, slices),
+            Self::Unix(stream) => poll_write_socket(stream, context, slices),
             Self::Tls(stream) => poll_write(stream.as_mut(), context, slices),
             Self::H2(stream) => stream.poll_write(context, slices),
         }
@@ -157,7 +203,7 @@ impl Stream for ClientStream {
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             // What the frames of a stream wait for is waited for by its connection.
-            Self::Plain(_) | Self::H2(_) => Poll::Ready(Ok(())),
+            Self::Plain(_) | Self::Unix(_) | Self::H2(_) => Poll::Ready(Ok(())),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(context),
         }
     }
@@ -165,6 +211,7 @@ impl Stream for ClientStream {
     fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(context),
             Self::H2(stream) => Poll::Ready(stream.end(&[])),
         }
@@ -176,7 +223,7 @@ impl Stream for ClientStream {
 
     fn end_message(&mut self, trailers: &[u8]) -> io::Result<()> {
         match self {
-            Self::Plain(_) | Self::Tls(_) => Ok(()),
+            Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => Ok(()),
             Self::H2(stream) => stream.end(trailers),
         }
     }
@@ -189,6 +236,7 @@ impl ClientStream {
         crate::request::tests::faults::step();
         match self {
             Self::Plain(stream) => stream.poll_read_ready(context),
+            Self::Unix(stream) => stream.poll_read_ready(context),
             Self::Tls(stream) => stream.poll_readable(context),
             Self::H2(stream) => stream.poll_readable(context),
         }
@@ -196,13 +244,13 @@ impl ClientStream {
 
     /// Bytes that the system holds for the client and that it has not acknowledged.
     pub fn unacknowledged(&self) -> Option<usize> {
-        unacknowledged(self.tcp()?)
+        unacknowledged(&self.socket()?)
     }
 
     /// The TLS version, where the client speaks TLS.
     pub fn tls_version(&self) -> Option<&'static str> {
         match self {
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Unix(_) => None,
             Self::Tls(stream) => stream.version(),
             Self::H2(stream) => stream.carrier().tls,
         }
@@ -211,7 +259,7 @@ impl ClientStream {
     /// The name that the TLS client asked for.
     pub fn server_name(&self) -> Option<&str> {
         match self {
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Unix(_) => None,
             Self::Tls(stream) => stream.server_name(),
             Self::H2(stream) => stream.carrier().server_name.as_deref(),
         }
@@ -220,7 +268,7 @@ impl ClientStream {
     /// What was demanded of the TLS client's certificate.
     pub fn demand(&self) -> ClientCertificates {
         match self {
-            Self::Plain(_) => ClientCertificates::None,
+            Self::Plain(_) | Self::Unix(_) => ClientCertificates::None,
             Self::Tls(stream) => stream.demand(),
             Self::H2(stream) => stream.carrier().demand,
         }
@@ -229,7 +277,7 @@ impl ClientStream {
     /// Who the TLS client has shown to be by a certificate.
     pub fn identity(&self) -> Option<&Arc<ClientIdentity>> {
         match self {
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Unix(_) => None,
             Self::Tls(stream) => stream.identity(),
             Self::H2(stream) => stream.carrier().identity.as_ref(),
         }
@@ -244,21 +292,80 @@ impl ClientStream {
         }
     }
 
-    /// The TCP connection below, where it is this one's alone.
-    pub fn tcp(&self) -> Option<&TcpStream> {
-        match self {
-            Self::Plain(stream) => Some(stream),
-            Self::Tls(stream) => Some(stream.tcp()),
-            Self::H2(_) => None,
-        }
-    }
-
     /// Reads into a buffer of somebody else's.
     pub fn poll_read(&mut self, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_read(context, out),
+            Self::Unix(stream) => Pin::new(stream).poll_read(context, out),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(context, out),
             Self::H2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+
+    /// The socket below, where it is this one's alone.
+    pub fn socket(&self) -> Option<SockRef<'_>> {
+        match self {
+            Self::Plain(stream) => Some(SockRef::from(stream)),
+            Self::Unix(stream) => Some(SockRef::from(stream)),
+            Self::Tls(stream) => Some(SockRef::from(stream.tcp())),
+            Self::H2(_) => None,
+        }
+    }
+
+    /// Waits for bytes at the socket below.
+    pub fn poll_socket_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(stream) => stream.poll_read_ready(context),
+            Self::Unix(stream) => stream.poll_read_ready(context),
+            Self::Tls(stream) => stream.tcp().poll_read_ready(context),
+            Self::H2(_) => Poll::Pending,
+        }
+    }
+
+    /// Looks at what waits at the socket below, and leaves it there. What `is_nothing` says so of counts as nothing.
+    ///
+    /// # Errors
+    /// `WouldBlock` where nothing has come, and what else the system says.
+    pub fn try_peek_socket(&self, bytes: &mut [u8], is_nothing: impl Fn(&[u8]) -> bool) -> io::Result<usize> {
+        let mut peek = |descriptor| {
+            let count = recv(descriptor, bytes, MsgFlags::MSG_PEEK)?;
+            let seen = bytes.get(..count).unwrap_or_default();
+            if is_nothing(seen) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(count) }
+        };
+        match self {
+            Self::Plain(stream) => stream.try_io(Interest::READABLE, || peek(stream.as_raw_fd())),
+            Self::Unix(stream) => stream.try_io(Interest::READABLE, || peek(stream.as_raw_fd())),
+            Self::Tls(_) | Self::H2(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Reads from the socket below, past every layer above it.
+    ///
+    /// # Errors
+    /// `WouldBlock` where nothing has come, and what else the system says.
+    pub fn try_read_socket(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.try_read(bytes),
+            Self::Unix(stream) => stream.try_read(bytes),
+            Self::Tls(stream) => stream.tcp().try_read(bytes),
+            Self::H2(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Our address; `None`: it has none, or is not known.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::H2(stream) => stream.carrier().local,
+            Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => self.socket()?.local_addr().ok()?.as_socket(),
+        }
+    }
+}
+
+impl From<Dialled> for ServerStream {
+    fn from(dialled: Dialled) -> Self {
+        match dialled {
+            Dialled::Tcp(stream) => Self::Plain(stream),
+            Dialled::Unix(stream) => Self::Unix(stream),
         }
     }
 }
@@ -268,13 +375,15 @@ impl Stream for ServerStream {
         match self {
             Self::Plain(stream) => poll_fill(stream, context, buffer),
             Self::H2(stream) => stream.poll_fill(context, buffer),
+            Self::Unix(stream) => poll_fill(stream, context, buffer),
             Self::Tls(stream) => poll_fill(stream.as_mut(), context, buffer),
         }
     }
 
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
-            Self::Plain(stream) => poll_write_tcp(stream, context, slices),
+            Self::Plain(stream) => poll_write_socket(stream, context, slices),
+            Self::Unix(stream) => poll_write_socket(stream, context, slices),
             Self::H2(stream) => stream.poll_write(context, slices),
             Self::Tls(stream) => poll_write(stream.as_mut(), context, slices),
         }
@@ -282,7 +391,7 @@ impl Stream for ServerStream {
 
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Plain(_) | Self::Unix(_) => Poll::Ready(Ok(())),
             Self::H2(stream) => stream.poll_flush(context),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(context),
         }
@@ -292,6 +401,7 @@ impl Stream for ServerStream {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             Self::H2(stream) => stream.poll_shutdown(context),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(context),
         }
     }
@@ -301,7 +411,7 @@ impl ServerStream {
     /// Whether the server has agreed to HTTP/2, where TLS asks for that (RFC 9113 3.2).
     pub fn may_speak_http2(&self) -> bool {
         match self {
-            Self::Plain(_) => true,
+            Self::Plain(_) | Self::Unix(_) => true,
             Self::Tls(stream) => stream.protocol() == Some(b"h2"),
             Self::H2(_) => false,
         }
@@ -313,6 +423,7 @@ impl ServerStream {
         crate::request::tests::faults::step();
         match self {
             Self::Plain(stream) => stream.poll_read_ready(context),
+            Self::Unix(stream) => stream.poll_read_ready(context),
             Self::Tls(stream) => stream.poll_readable(context),
             Self::H2(stream) => stream.poll_readable(context),
         }
@@ -321,7 +432,7 @@ impl ServerStream {
     /// Whether another request can follow on it.
     pub const fn is_reusable(&self) -> bool {
         match self {
-            Self::Plain(_) | Self::Tls(_) => true,
+            Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => true,
             Self::H2(_) => false,
         }
     }
@@ -329,7 +440,7 @@ impl ServerStream {
     /// Whether the server can say that it has done nothing with a request that was written.
     pub const fn may_refuse(&self) -> bool {
         match self {
-            Self::Plain(_) | Self::Tls(_) => false,
+            Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => false,
             Self::H2(_) => true,
         }
     }
@@ -337,35 +448,44 @@ impl ServerStream {
     /// Whether an idle connection has stayed silent: neither closed nor chattering. Costs no syscall unless the runtime has
     /// seen something arrive, or `is_certain` asks for the socket itself to be looked at.
     pub fn is_quiet(&mut self, is_certain: bool) -> bool {
+        let seen = match self {
+            Self::Tls(stream) => return stream.is_quiet(is_certain),
+            Self::H2(_) => return false,
+            Self::Plain(_) | Self::Unix(_) if is_certain => return !self.has_arrived(),
+            Self::Plain(stream) => stream.try_read(&mut [0]),
+            Self::Unix(stream) => stream.try_read(&mut [0]),
+        };
+        matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// The address at the other end; `None`: it has none, or is not known.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        self.socket()?.peer_addr().ok()?.as_socket()
+    }
+
+    fn socket(&self) -> Option<SockRef<'_>> {
         match self {
-            Self::Plain(stream) => is_quiet(stream, is_certain),
-            Self::Tls(stream) => stream.is_quiet(is_certain),
-            Self::H2(_) => false,
+            Self::Plain(stream) => Some(SockRef::from(stream)),
+            Self::Unix(stream) => Some(SockRef::from(stream)),
+            Self::Tls(stream) => Some(stream.below().socket()),
+            Self::H2(_) => None,
         }
     }
 }
 
-fn is_quiet(stream: &TcpStream, is_certain: bool) -> bool {
-    let seen = if is_certain {
-        socket2::SockRef::from(stream).peek(&mut [std::mem::MaybeUninit::uninit()])
-    } else {
-        stream.try_read(&mut [0])
-    };
-    matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
-}
-
-/// A connection to the server at `address`, over TLS where there is a connector.
+/// A connection to a server, over TLS where there is a connector. It begins with `header`, where there is one.
 ///
 /// # Errors
 /// [`DialError`] where none came about.
 pub async fn dial_server(
-    address: &Address,
+    endpoint: &Endpoint,
     connector: Option<&TlsConnector>,
+    header: Option<(Version, Source)>,
     timeout: Duration,
 ) -> Result<ServerStream, DialError> {
     match connector {
-        None => dial(address, timeout).await.map(ServerStream::Plain),
-        Some(connector) => Ok(ServerStream::Tls(Box::new(dial_tls(address, connector, timeout).await?))),
+        None => dial_announced(endpoint, header, timeout).await.map(ServerStream::from),
+        Some(connector) => Ok(ServerStream::Tls(Box::new(dial_tls(endpoint, connector, header, timeout).await?))),
     }
 }
 
@@ -374,6 +494,7 @@ impl AsyncRead for ServerStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(context, buffer),
             Self::H2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
@@ -408,10 +529,8 @@ impl AsyncWrite for ServerStream {
 
 impl Below for ServerStream {
     fn has_arrived(&self) -> bool {
-        match self {
-            Self::Plain(stream) => !is_quiet(stream, true),
-            Self::Tls(stream) => !is_quiet(stream.tcp(), true),
-            Self::H2(_) => false,
-        }
+        let Some(socket) = self.socket() else { return false };
+        let seen = socket.peek(&mut [std::mem::MaybeUninit::uninit()]);
+        !matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 }

@@ -214,6 +214,19 @@ fn a_handshake_that_fails_has_sent_nothing_so_that_any_request_goes_elsewhere() 
 }
 
 #[test]
+fn a_proxy_header_comes_before_tls() {
+    let authority = Authority::new("ours");
+    let server = TlsServerSetup { is_announced: true, ..TlsServerSetup::default() }.start(&authority.issue(&[NAME]));
+    let tls = "tls { ca \"ca.crt\"; server-name \"app.internal\"; }";
+    let rules = rules(&[server.address], tls, "").replace("\"http/1.1\" {", "\"http/1.1\" proxy-protocol=\"v1\" {");
+    let proxy = Setup::new(&rules).file("ca.crt", &authority.certificate).start();
+    let mut client = proxy.client();
+    let (local, called) = (client.local.port(), proxy.address().port());
+    let expected = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {local} {called}");
+    assert_eq!(told(&mut client, "/")["announced"], expected);
+}
+
+#[test]
 fn the_connect_timeout_bounds_the_handshake() {
     let authority = Authority::new("ours");
     let silent = TlsServerSetup { is_silent: true, ..TlsServerSetup::default() }.start(&authority.issue(&[NAME]));

@@ -1,7 +1,7 @@
 """A TLS server on Python's ssl, for tests of what speaks to it: it tells of each request what it knows of the connection.
 
 Arguments: one JSON object with certificate, key, and optionally ca (a client certificate signed by it is asked for),
-require (it must come), silent (connections are accepted and left alone). It says its port, then answers until it is killed.
+require (it must come), announced (a PROXY header of version 1 comes before TLS), silent (connections are accepted and left alone). It says its port, then answers until it is killed.
 """
 import json
 import socket
@@ -11,6 +11,7 @@ import threading
 
 options = json.loads(sys.argv[1])
 names = {}
+headers = {}
 
 
 def context():
@@ -81,6 +82,7 @@ def answer(stream, number, head, body):
             "version": stream.version(),
             "resumed": stream.session_reused,
             "subject": ",".join(subject),
+            "announced": headers[number],
             "head": head,
         }).encode()
     is_last = target == "/last"
@@ -93,6 +95,10 @@ def answer(stream, number, head, body):
 
 def serve(tcp, made, number):
     try:
+        announced = b""
+        while options.get("announced") and not announced.endswith(b"\r\n"):
+            announced += tcp.recv(1)
+        headers[number] = announced.decode().strip()
         stream = made.wrap_socket(tcp, server_side=True)
         kept = b""
         while True:

@@ -26,6 +26,8 @@ pub struct TlsServerSetup {
     pub client_ca: Option<String>,
     /// Whether such a certificate has to come.
     pub requires: bool,
+    /// Whether a PROXY header of version 1 comes before TLS.
+    pub is_announced: bool,
     /// Whether connections are accepted and left alone.
     pub is_silent: bool,
 }
@@ -39,6 +41,7 @@ impl TlsServerSetup {
             "certificate": file("server.crt", &certificate.certificate),
             "key": file("server.key", &certificate.key),
             "require": self.requires,
+            "announced": self.is_announced,
             "silent": self.is_silent,
         });
         if let Some(ca) = &self.client_ca {

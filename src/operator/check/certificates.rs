@@ -42,7 +42,7 @@ pub(super) fn check(config: &Config, now: SystemTime, report: &mut CheckReport) 
         }
         // One that is missing has been told of.
         if usable.len() == tls.certificates.len()
-            && let Err(error @ PolicyError::Conflict(_)) = check_policies(&usable, listener.address.ip())
+            && let Err(error @ PolicyError::Conflict(_)) = check_policies(&usable, listener.address.stand_in().ip())
         {
             let problem = Problem::at(&places.node, "these certificates can't be those of one listener");
             report.errors.push(problem.label("in here").help(error.to_string()));

@@ -11,6 +11,7 @@ use super::suggest::did_you_mean;
 use super::{address, limits, upstream_tls};
 use crate::base::id::ServerId;
 use crate::pure::pool::{Pool, SchedulerConfig, Server, Ties, UpstreamProtocol, WrrMode};
+use crate::pure::proxy_protocol::Version;
 
 /// A pool of that name.
 pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> Pool {
@@ -97,6 +98,13 @@ fn read_scheduler(node: Node<'_>, problems: &mut Problems) -> SchedulerConfig {
 fn read_upstream(node: Node<'_>, settings: &mut Settings, problems: &mut Problems) {
     let tls = node.child("tls");
     let upstream = &mut settings.upstream;
+    let proxy_protocol = node.setting("proxy-protocol");
+    upstream.proxy_protocol = match proxy_protocol.and_then(|value| value.text()) {
+        Some("v1") => Some(Version::V1),
+        Some("v2") => Some(Version::V2),
+        // Other words have been reported.
+        _ => None,
+    };
     upstream.tls = tls.map(|tls| upstream_tls::read(tls, problems));
     let Some(value) = node.argument(0) else { return };
     match value.text() {
@@ -112,7 +120,12 @@ fn read_upstream(node: Node<'_>, settings: &mut Settings, problems: &mut Problem
             }
         }
         // What else there is has been reported.
-        Some(_) | None => {}
+        Some(_) | None => return,
+    }
+    if let Some(header) = proxy_protocol.filter(|_| upstream.protocol == UpstreamProtocol::Http2) {
+        let problem = Problem::at(&header.place(), "`proxy-protocol` with HTTP/2 is not supported yet");
+        let problem = problem.label("not in this version").also(&value.place(), "all clients share a connection");
+        problems.add(problem.help("`X-Forwarded-For` and `Forwarded` name the client"));
     }
 }
 

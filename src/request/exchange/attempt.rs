@@ -99,11 +99,8 @@ async fn connect_h2(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Se
 }
 
 fn target<'c>(choice: &'c Choice, connector: Option<&'c TlsConnector>) -> Target<'c> {
-    let endpoint = choice.lease.endpoint();
     Target {
-        slot: endpoint.record.slot,
-        incarnation: endpoint.incarnation,
-        address: &endpoint.server.address,
+        endpoint: choice.lease.endpoint(),
         connector,
         upstream: &choice.pool.upstream,
         timeout: choice.pool.timeouts.connect,
@@ -115,7 +112,7 @@ async fn connect_h1(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Se
     let endpoint = choice.lease.endpoint();
     if !choice.wants_fresh {
         let is_certain = !channel.scratch.is_idempotent;
-        let idle = worker.idle.take(endpoint.record.slot, endpoint.incarnation, worker.now(), is_certain);
+        let idle = worker.idle.take(endpoint, choice.owner(channel.connection), worker.now(), is_certain);
         if let Some(stream) = idle {
             choice.is_reused = true;
             return Ok(stream);
@@ -139,17 +136,20 @@ async fn connect_h1(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Se
 /// Dials, until the client goes away.
 async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<ServerStream, Failure> {
     let connector = connector_of(&channel.connection.worker, choice)?;
-    let (address, timeout) = (&choice.lease.endpoint().server.address, choice.pool.timeouts.connect);
-    unless_client_goes(channel, dial_server(address, connector.as_ref(), timeout)).await
+    let source = channel.connection.proxy_source();
+    let header = choice.pool.upstream.proxy_protocol.map(|version| (version, source));
+    let (endpoint, timeout) = (choice.lease.endpoint(), choice.pool.timeouts.connect);
+    unless_client_goes(channel, dial_server(endpoint, connector.as_ref(), header, timeout)).await
 }
 
-/// How TLS is spoken to the servers of the pool; `None`: it is not.
+/// How TLS is spoken with the servers of the pool; `None`: it is not.
 fn connector_of(worker: &Worker, choice: &Choice) -> Result<Option<TlsConnector>, DialError> {
     if choice.pool.upstream.tls.is_none() {
         return Ok(None);
     }
     // A pool that speaks TLS is never spoken to without.
-    worker.connectors.get(&choice.pool.name).cloned().map(Some).ok_or(DialError::Unsupported)
+    let missing = || DialError::Handshake(std::io::ErrorKind::NotFound.into());
+    worker.connectors.get(&choice.pool.name).cloned().ok_or_else(missing).map(Some)
 }
 
 /// Waits, until the client goes away.

@@ -17,7 +17,9 @@ use rustls::{ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureSchem
 
 use crate::base::time;
 use crate::pure::pool::{Address, Pool, UpstreamProtocol, UpstreamTls, Verification};
-use crate::transport::dial::{DialError, dial};
+use crate::pure::proxy_protocol::{Source, Version};
+use crate::shared::endpoint::Endpoint;
+use crate::transport::dial::{DialError, dial_announced};
 use crate::transport::tls::authorities::{SystemAuthorities, read_authorities};
 use crate::transport::tls::certificate::{CertificateError, load_certificate};
 use crate::transport::tls::server_stream::ServerTlsStream;
@@ -141,22 +143,24 @@ pub fn connectors<'a>(
     Ok(connectors)
 }
 
-/// Connects to `address` and shakes hands, both within `timeout`. [`ServerTlsStream::protocol`] says which protocol the server
-/// has chosen of those offered.
+/// Connects to a server, sends the PROXY header where there is one, and shakes hands, all within `timeout`.
+/// [`ServerTlsStream::protocol`] says which protocol the server has chosen of those offered.
 ///
 /// # Errors
 /// [`DialError`] where no connection came about, [`DialError::Handshake`] where one did and the handshake failed. Nothing of
 /// a request was written in either case.
 pub async fn dial_tls(
-    address: &Address,
+    endpoint: &Endpoint,
     connector: &TlsConnector,
+    header: Option<(Version, Source)>,
     timeout: Duration,
 ) -> Result<ServerTlsStream, DialError> {
-    let Some(name) = connector.name_for(address) else { return Err(DialError::Unsupported) };
+    let nameless = || DialError::Handshake(std::io::ErrorKind::InvalidInput.into());
+    let name = connector.name_for(&endpoint.server.address).ok_or_else(nameless)?;
     let begun = time::now();
-    let tcp = dial(address, timeout).await?;
+    let dialled = dial_announced(endpoint, header, timeout).await?;
     let left = timeout.saturating_sub(time::now().since(begun));
-    let handshake = tokio_rustls::TlsConnector::from(Arc::clone(&connector.config)).connect(name, tcp);
+    let handshake = tokio_rustls::TlsConnector::from(Arc::clone(&connector.config)).connect(name, dialled);
     match tokio::time::timeout(left, handshake).await {
         Ok(Ok(stream)) => Ok(ServerTlsStream::new(stream)),
         Ok(Err(error)) => Err(DialError::Handshake(error)),

@@ -8,19 +8,19 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
+
+use crate::transport::dial::Dialled;
 
 /// A TLS connection to a server.
 #[derive(Debug)]
 pub struct ServerTlsStream {
-    tls: TlsStream<TcpStream>,
+    tls: TlsStream<Dialled>,
 }
 
 impl ServerTlsStream {
-    pub(super) const fn new(tls: TlsStream<TcpStream>) -> Self {
+    pub(super) const fn new(tls: TlsStream<Dialled>) -> Self {
         Self { tls }
     }
 
@@ -29,17 +29,17 @@ impl ServerTlsStream {
         self.tls.get_ref().1.alpn_protocol()
     }
 
-    /// The TCP connection below.
-    pub fn tcp(&self) -> &TcpStream {
+    /// The connection below.
+    pub fn below(&self) -> &Dialled {
         self.tls.get_ref().0
     }
 
     /// Waits until a read would get something, without a buffer in hand. It may be ready for what turns out to be no more
     /// than a part of a record.
     pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let (tcp, session) = self.tls.get_mut();
+        let (below, session) = self.tls.get_mut();
         match session.reader().fill_buf() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => tcp.poll_read_ready(context),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => below.poll_read_ready(context),
             // Bytes, their end, or an error that the read will tell.
             Ok(_) | Err(_) => Poll::Ready(Ok(())),
         }
@@ -57,7 +57,7 @@ impl ServerTlsStream {
         if !is_certain {
             return true;
         }
-        let seen = SockRef::from(self.tcp()).peek(&mut [MaybeUninit::uninit()]);
+        let seen = self.below().socket().peek(&mut [MaybeUninit::uninit()]);
         matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 }

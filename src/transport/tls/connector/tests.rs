@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::pure::config::CertificateFiles;
+use crate::shared::endpoint::tests::endpoint;
 use crate::transport::tls::{CertificateTable, ClientCertificates, TicketSecret, TlsAcceptor, load_certificate};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,7 +37,7 @@ fn handshake(names: &[&str], server_name: Option<&str>, alpn: &[&[u8]]) -> Resul
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = Address::Socket(listener.local_addr().unwrap());
+        let endpoint = endpoint(Address::Socket(listener.local_addr().unwrap()), &[]);
         let key = load_certificate(&files).unwrap();
         let table = Arc::new(CertificateTable::new(vec![key], [127, 0, 0, 1].into()).unwrap());
         let tickets = TicketSecret::from_bytes(&[7; 32]).ticketer(ClientCertificates::None);
@@ -45,7 +46,7 @@ fn handshake(names: &[&str], server_name: Option<&str>, alpn: &[&[u8]]) -> Resul
             let (tcp, _) = listener.accept().await.unwrap();
             acceptor.accept(tcp).await
         };
-        let (client, _server) = tokio::join!(dial_tls(&address, &connector, TIMEOUT), server);
+        let (client, _server) = tokio::join!(dial_tls(&endpoint, &connector, None, TIMEOUT), server);
         client.map(|stream| stream.protocol().map(<[u8]>::to_vec))
     })
 }
