@@ -7,6 +7,7 @@ pub mod forwarding;
 pub mod h1;
 pub mod h2;
 pub mod head;
+pub mod identity;
 pub mod naming;
 pub mod pool;
 pub mod proxy_protocol;

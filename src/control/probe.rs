@@ -34,7 +34,7 @@ pub async fn check_connect(
         Err(DialError::Refused) => Err(CheckFailure::Refused),
         Err(DialError::TimedOut) => Err(CheckFailure::TimedOut),
         Err(DialError::Unreachable(_) | DialError::Unresolved) => Err(CheckFailure::Unreachable),
-        Err(DialError::Exhausted(_)) => Err(CheckFailure::NotRun),
+        Err(DialError::Exhausted(_) | DialError::Handshake(_)) => Err(CheckFailure::NotRun),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::base::id::ServerId;
 use crate::base::units::Bytes;
+use crate::pure::config::CertificateFiles;
 use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::KeySource;
 
@@ -63,6 +64,30 @@ pub struct Upstream {
     pub idle_timeout: Duration,
     /// The PROXY header that each connection begins with, so that a server learns who the client is; `None`: without one.
     pub proxy_protocol: Option<Version>,
+    /// TLS, where it is spoken.
+    pub tls: Option<UpstreamTls>,
+}
+
+/// How TLS is spoken with the servers of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamTls {
+    /// What a server's certificate is held against.
+    pub verification: Verification,
+    /// The name or the IP address that it has to be for; `None`: the one by which the server is reached.
+    pub server_name: Option<String>,
+    /// What a server is shown that asks for a certificate.
+    pub certificate: Option<CertificateFiles>,
+}
+
+/// What servers' certificates are held against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verification {
+    /// The authorities that the system trusts.
+    System,
+    /// Those of this PEM file.
+    Authorities(PathBuf),
+    /// Nothing: whoever can take the connection over can read and change all of it.
+    Insecure,
 }
 
 impl Default for Upstream {
@@ -72,6 +97,7 @@ impl Default for Upstream {
             idle_max: 128,
             idle_timeout: Duration::from_secs(4),
             proxy_protocol: None,
+            tls: None,
         }
     }
 }

@@ -32,6 +32,7 @@ use crate::shared::lease::Admission;
 use crate::shared::outcome::OutcomeSender;
 use crate::shared::snapshot::SnapshotStore;
 use crate::shared::thread;
+use crate::transport::tls::Connectors;
 
 /// How often logs are handed over and idle connections looked through.
 const SWEEP: Duration = Duration::from_millis(250);
@@ -53,6 +54,8 @@ pub struct Worker {
     pub buffers: Rc<BufferPool>,
     /// Idle connections to servers.
     pub idle: IdleConnections,
+    /// TLS towards the servers, with the sessions of this worker.
+    pub connectors: Connectors,
     /// Random numbers for choices; never for what is to be unique or secret.
     pub rng: RefCell<Rng>,
     /// The access log.
@@ -160,6 +163,7 @@ impl Worker {
         let worker = Rc::new(Self {
             buffers: BufferPool::new(shared.limits.buffer_memory),
             idle: IdleConnections::default(),
+            connectors: own_connectors(&shared),
             rng: RefCell::new(Rng::new(seed("choices"))),
             admission: Admission::new(store, outcomes, seed("schedulers")),
             date: RefCell::default(),
@@ -209,6 +213,10 @@ impl Worker {
             }
         }
     }
+}
+
+fn own_connectors(shared: &Process) -> Connectors {
+    shared.connectors.iter().map(|(pool, connector)| (Arc::clone(pool), connector.with_own_sessions())).collect()
 }
 
 /// A place among the warm connections; it is free again with the end of this.

@@ -12,6 +12,7 @@ pub mod origin;
 pub mod proxy;
 pub mod random_rules;
 pub mod tls;
+pub mod tls_server;
 pub mod wire;
 
 pub use client::{Client, Response};

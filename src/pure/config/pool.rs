@@ -8,7 +8,7 @@ use super::names::Unique;
 use super::node::Node;
 use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
-use super::{address, limits};
+use super::{address, limits, upstream_tls};
 use crate::base::id::ServerId;
 use crate::pure::pool::{Pool, SchedulerConfig, Server, Ties, WrrMode};
 use crate::pure::proxy_protocol::Version;
@@ -21,6 +21,8 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
             limits::read_pool_node(child, &mut settings);
         }
     }
+    let tls = node.child("upstream").and_then(|upstream| upstream.child("tls"));
+    settings.upstream.tls = tls.map(|tls| upstream_tls::read(tls, problems));
     let proxy_protocol = node.child("upstream").and_then(|node| node.setting("proxy-protocol"));
     settings.upstream.proxy_protocol = match proxy_protocol.and_then(|value| value.text()) {
         Some("v1") => Some(Version::V1),

@@ -14,9 +14,10 @@ use crate::request::exchange::channel::{Channel, ServerEnd};
 use crate::request::exchange::choice::{self, Choice};
 use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
-use crate::request::stream::ServerStream;
-use crate::transport::dial::{DialError, Dialled, dial};
-use crate::transport::proxy_header;
+use crate::request::stream::{ServerStream, dial_server};
+use crate::request::worker::Worker;
+use crate::transport::dial::DialError;
+use crate::transport::tls::TlsConnector;
 
 /// Asks servers until one has sent the head of an answer that is to be passed on. That server is on the channel then.
 ///
@@ -81,16 +82,16 @@ async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Serve
     };
     choice.lease.connected();
     channel.scratch.record.connect = Some(time::now().since(started));
-    if let Some(version) = choice.pool.upstream.proxy_protocol {
-        let source = channel.connection.proxy_source();
-        proxy_header::send(&stream, version, source).map_err(|_| Failure::Reset { is_written: false })?;
-    }
-    Ok(stream.into())
+    Ok(stream)
 }
 
 /// Dials, until the client goes away.
-async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<Dialled, Failure> {
-    let mut dialled = Box::pin(dial(choice.lease.endpoint(), choice.pool.timeouts.connect));
+async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<ServerStream, Failure> {
+    let connector = connector_of(&channel.connection.worker, choice)?;
+    let source = channel.connection.proxy_source();
+    let header = choice.pool.upstream.proxy_protocol.map(|version| (version, source));
+    let timeout = choice.pool.timeouts.connect;
+    let mut dialled = Box::pin(dial_server(choice.lease.endpoint(), connector.as_ref(), header, timeout));
     poll_fn(|context| {
         #[cfg(test)]
         crate::request::tests::faults::step();
@@ -100,6 +101,16 @@ async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<Dialled, Fa
         channel.poll_client_gone(context).map(Err)
     })
     .await
+}
+
+/// How TLS is spoken with the servers of the pool; `None`: it is not.
+fn connector_of(worker: &Worker, choice: &Choice) -> Result<Option<TlsConnector>, DialError> {
+    if choice.pool.upstream.tls.is_none() {
+        return Ok(None);
+    }
+    // A pool that speaks TLS is never spoken to without.
+    let missing = || DialError::Handshake(std::io::ErrorKind::NotFound.into());
+    worker.connectors.get(&choice.pool.name).cloned().ok_or_else(missing).map(Some)
 }
 
 /// Closes the worker's idle connections to servers, where there are any: each holds a descriptor and a port.

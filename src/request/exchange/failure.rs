@@ -101,6 +101,7 @@ impl Failure {
             Self::Connect(DialError::Refused) => "connect-refused",
             Self::Connect(DialError::Unreachable(_)) => "connect-unreachable",
             Self::Connect(DialError::Unresolved) => "name-unresolved",
+            Self::Connect(DialError::Handshake(_)) => "upstream-tls",
             Self::Connect(DialError::Exhausted(_)) => "no-descriptors",
             Self::Reset { .. } => "upstream-reset",
             Self::ResponseTimeout => "response-timeout",
