@@ -115,9 +115,7 @@ fn protocol_without_tls() {
 
 #[test]
 fn proxy_protocol_for_h2c() {
-    insta::assert_snapshot!(said_of(
-        r##"pool "b" { server "s" "127.0.0.1:1"; upstream "h2c" proxy-protocol="v2"; }"##
-    ));
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; upstream "h2c" proxy-protocol="v2"; }"##));
 }
 
 #[test]
