@@ -13,6 +13,7 @@ pub mod deadlines;
 pub mod exchange;
 pub mod listener;
 pub mod process;
+pub mod proxy_header;
 pub mod stream;
 pub mod tunnel;
 pub mod upstream;

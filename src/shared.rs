@@ -4,6 +4,7 @@
 //! On a request's path nothing here waits for a lock, allocates or wakes another thread.
 pub mod choose;
 pub mod counters;
+pub mod endpoint;
 pub mod inbox;
 pub mod learned_types;
 pub mod lease;

@@ -18,6 +18,9 @@ mod codec;
 #[path = "../fuzz/src/forwarding.rs"]
 mod forwarding;
 
+#[path = "../fuzz/src/proxy_protocol.rs"]
+mod proxy_protocol;
+
 #[path = "../fuzz/src/rules.rs"]
 mod rules;
 
@@ -51,6 +54,7 @@ fn the_corpus_passes() {
     replay("response_head", codec::response_head);
     replay("chunked_body", codec::chunked_body);
     replay("forwarded_head", forwarding::forwarded_head);
+    replay("proxy_protocol", proxy_protocol::proxy_protocol);
     replay("rule_file", rules::rule_file);
 }
 
@@ -141,11 +145,17 @@ proptest! {
     }
 
     #[test]
+    fn proxy_headers_near_the_corpus_pass(input in near("proxy_protocol")) {
+        proxy_protocol::proxy_protocol(&input);
+    }
+
+    #[test]
     fn any_bytes_pass(input in prop::collection::vec(any::<u8>(), 0..200)) {
         codec::request_head(&input);
         codec::response_head(&input);
         codec::chunked_body(&input);
         forwarding::forwarded_head(&input);
+        proxy_protocol::proxy_protocol(&input);
         rules::rule_file(&input);
     }
 }

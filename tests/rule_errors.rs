@@ -90,7 +90,7 @@ fn no_port() {
 
 #[test]
 fn host_name() {
-    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "app.internal:8080" }"##));
+    insta::assert_snapshot!(said_of(r##"listen "app.internal:8080""##));
 }
 
 #[test]
@@ -405,7 +405,17 @@ fn empty_split() {
 
 #[test]
 fn unix_address() {
-    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "unix:/run/app.sock" }"##));
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "unix:" }"##));
+}
+
+#[test]
+fn settings_of_unix_listeners_and_resolvers() {
+    insta::assert_snapshot!(said_of(
+        r##"listen "unix:a.sock" { tls { certificate "a.crt" key="a.key" }; mode "rw" }
+listen "unix:b.sock" { trusted-proxies "10.0.0.0/8" }
+listen "127.0.0.1:81" { trusted-proxies "unix"; mode "0660" }
+resolver "dns.internal""##
+    ));
 }
 
 #[test]
@@ -582,4 +592,9 @@ fn single_quotes_of_a_path() {
 #[test]
 fn single_quotes_of_an_address() {
     insta::assert_snapshot!(said_of(r##"listen '127.0.0.1:81'"##));
+}
+
+#[test]
+fn proxy_protocol_without_trusted_proxies() {
+    insta::assert_snapshot!(said_of(r##"listen "127.0.0.1:81" { proxy-protocol; via "off" }"##));
 }

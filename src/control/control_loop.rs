@@ -4,8 +4,9 @@
 //! come. It is the only writer of the snapshot. It decides nothing by itself, and no request ever waits for it. Should its
 //! thread end unasked, the process must end: [`Handle::is_finished`] tells.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, UNIX_EPOCH};
@@ -16,12 +17,14 @@ use tokio::time::MissedTickBehavior;
 
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time;
-use crate::control::probe::check_tcp;
+use crate::control::naming::{Found, Naming};
+use crate::control::probe::check_connect;
 use crate::pure::config::Config;
 use crate::pure::control::{
     CHECKS_MAX, Change, Check, CheckFailure, CheckId, Control, Effect, Event, Order, OutcomeSummary, TICK, Watched,
 };
-use crate::pure::pool::State;
+use crate::pure::pool::{Address, State};
+use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::compile::RuleSet;
 use crate::shared::outcome::OutcomeReceiver;
 use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore, StateChange};
@@ -44,6 +47,7 @@ enum Command {
 pub struct Handle {
     commands: mpsc::Sender<Command>,
     thread: JoinHandle<()>,
+    names_tried: std::sync::mpsc::Receiver<()>,
 }
 
 /// The control thread has ended, or does not keep up with its orders.
@@ -55,6 +59,12 @@ impl Handle {
     /// Whether the thread has ended. Unless it was stopped, that is by a panic.
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
+    }
+
+    /// Waits until each name of a server has been asked for once, with whatever result, and no longer than `patience`.
+    /// Returns whether they have.
+    pub fn wait_for_names(&self, patience: Duration) -> bool {
+        self.names_tried.recv_timeout(patience).is_ok()
     }
 
     /// Orders something of a server. A server that is not configured is passed over.
@@ -92,11 +102,12 @@ impl Handle {
 /// Where the thread or its runtime can't be made.
 pub fn start(store: Arc<SnapshotStore>, outcomes: Vec<OutcomeReceiver>) -> io::Result<Handle> {
     let (sender, receiver) = mpsc::channel(ORDERS_MAX);
+    let (tried, names_tried) = std::sync::mpsc::sync_channel(1);
     let make = || Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let thread = thread::start("control", make, |runtime| {
-        runtime.block_on(ControlLoop::new(store, outcomes).serve(receiver));
+        runtime.block_on(ControlLoop::new(store, outcomes, tried).serve(receiver));
     })?;
-    Ok(Handle { commands: sender, thread })
+    Ok(Handle { commands: sender, thread, names_tried })
 }
 
 type CheckResult = (CheckId, ServerSlot, Result<Duration, CheckFailure>);
@@ -114,10 +125,17 @@ struct ControlLoop {
     effects: Vec<Effect>,
     checked: mpsc::Sender<CheckResult>,
     check_results: mpsc::Receiver<CheckResult>,
+    naming: Naming,
+    found: mpsc::Receiver<Found>,
+    /// The configured names, with their addresses once they have been asked for.
+    names: HashMap<Arc<str>, Option<Vec<IpAddr>>>,
+    /// Told once, when all have been.
+    tried: std::sync::mpsc::SyncSender<()>,
 }
 
 impl ControlLoop {
-    fn new(store: Arc<SnapshotStore>, outcomes: Vec<OutcomeReceiver>) -> Self {
+    fn new(store: Arc<SnapshotStore>, outcomes: Vec<OutcomeReceiver>, tried: std::sync::mpsc::SyncSender<()>) -> Self {
+        let (naming, found) = Naming::new();
         let (checked, check_results) = mpsc::channel(CHECKS_MAX);
         // For jitter only.
         let seed = time::wall_clock().duration_since(UNIX_EPOCH).map_or(0, |since| u64::from(since.subsec_nanos()));
@@ -131,6 +149,10 @@ impl ControlLoop {
             effects: Vec::new(),
             checked,
             check_results,
+            naming,
+            found,
+            names: HashMap::new(),
+            tried,
         };
         control_loop.know_servers();
         control_loop
@@ -139,16 +161,20 @@ impl ControlLoop {
     async fn serve(mut self, mut commands: mpsc::Receiver<Command>) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.follow_names();
         loop {
             tokio::select! {
                 _ = ticks.tick() => self.tick(),
                 Some((check, server, result)) = self.check_results.recv() => {
                     self.handle(Event::CheckDone(check, server, result));
                 }
+                Some(found) = self.found.recv() => self.found(found),
                 command = commands.recv() => match command {
                     Some(Command::Order(server, order)) => self.order(&server, order),
                     Some(Command::Reload(config, rules)) => {
                         self.store.reload(config, rules);
+                        self.follow_names();
+                        self.publish_names();
                         self.know_servers();
                     }
                     None => return,
@@ -200,6 +226,57 @@ impl ControlLoop {
         }
     }
 
+    /// Has the names of the configured servers asked for.
+    fn follow_names(&mut self) {
+        let snapshot = self.store.load();
+        let servers = snapshot.config.pools.iter().flat_map(|pool| &pool.servers);
+        let hosts: BTreeSet<Arc<str>> = servers
+            .filter_map(|server| match &server.address {
+                Address::Name(host, _) => Some(Arc::from(host.as_str())),
+                Address::Socket(_) | Address::Unix(_) => None,
+            })
+            .collect();
+        self.names.retain(|host, _| hosts.contains(host));
+        for host in &hosts {
+            self.names.entry(Arc::clone(host)).or_default();
+        }
+        self.naming.follow(&hosts, &snapshot.config.resolvers);
+        self.tell_when_tried();
+    }
+
+    fn found(&mut self, found: Found) {
+        // One that is gone from the configuration may have been on its way.
+        let Some(known) = self.names.get_mut(&found.host) else { return };
+        *known = Some(found.addresses);
+        if self.publish_names() {
+            self.know_servers();
+        }
+        self.tell_when_tried();
+    }
+
+    fn tell_when_tried(&self) {
+        if self.names.values().all(Option::is_some) {
+            // Whoever waits for it needs it once, or has gone.
+            let _ = self.tried.try_send(());
+        }
+    }
+
+    /// Publishes the addresses of all names. Returns whether any are new.
+    fn publish_names(&self) -> bool {
+        let snapshot = self.store.load();
+        let endpoints = snapshot.pools.iter().flat_map(|pool| &pool.endpoints);
+        let addresses: Vec<(ServerSlot, Arc<[SocketAddr]>)> = endpoints
+            .filter_map(|endpoint| {
+                let Address::Name(host, port) = &endpoint.server.address else { return None };
+                let known = self.names.get(host.as_str())?.as_ref()?;
+                let at_port = known.iter().map(|address| SocketAddr::new(*address, *port)).collect();
+                // What a task that began anew does not know yet, its predecessor may have known.
+                (!known.is_empty()).then_some((endpoint.record.slot, at_port))
+            })
+            .collect();
+        self.store.set_addresses(&addresses)
+    }
+
     /// Takes over the servers of the snapshot.
     fn know_servers(&mut self) {
         let snapshot = self.store.load();
@@ -219,6 +296,7 @@ impl ControlLoop {
 
     fn carry_out(&mut self) {
         let mut changes = Vec::new();
+        let snapshot = self.store.load();
         for effect in self.effects.drain(..) {
             match effect {
                 Effect::SetState(slot, state) => changes.push(StateChange { slot, state, share: None }),
@@ -229,23 +307,28 @@ impl ControlLoop {
                 }
                 Effect::RunCheck(check) => {
                     if let Some(endpoint) = self.servers.get(&check.server) {
-                        run_check(check, Arc::clone(endpoint), self.checked.clone());
+                        let proxy_protocol = snapshot.proxy_protocol_of(endpoint);
+                        run_check(check, Arc::clone(endpoint), proxy_protocol, self.checked.clone());
                     }
                 }
                 Effect::Tell(change) => tell(&change),
             }
         }
         if !changes.is_empty() {
-            let before = self.store.load();
             self.store.set_states(&changes);
-            tell_of_panic(&before, &self.store.load());
+            tell_of_panic(&snapshot, &self.store.load());
         }
     }
 }
 
-fn run_check(check: Check, endpoint: Arc<Endpoint>, checked: mpsc::Sender<CheckResult>) {
+fn run_check(
+    check: Check,
+    endpoint: Arc<Endpoint>,
+    proxy_protocol: Option<Version>,
+    checked: mpsc::Sender<CheckResult>,
+) {
     tokio::task::spawn_local(async move {
-        let result = check_tcp(&endpoint.server.address, check.timeout).await;
+        let result = check_connect(&endpoint, check.timeout, proxy_protocol).await;
         // Nobody waits for it where control has been stopped.
         let _ = checked.send((check.id, check.server, result)).await;
     });

@@ -6,21 +6,44 @@ use std::time::Duration;
 
 use crate::base::time;
 use crate::pure::control::CheckFailure;
-use crate::pure::pool::Address;
-use crate::transport::dial::{DialError, dial};
+use crate::pure::proxy_protocol::{Endpoints, Source, Version};
+use crate::shared::endpoint::Endpoint;
+use crate::transport::dial::{DialError, Dialled, dial};
+use crate::transport::proxy_header;
 
-/// Connects to `address` and closes the connection again. Returns how long the connect took.
+/// Connects to a server and closes the connection again, after the PROXY header that the server waits for, where it does.
+/// Returns how long the connect took.
 ///
 /// # Errors
 /// [`CheckFailure`]; [`CheckFailure::NotRun`] where the fault is ours.
-pub async fn check_tcp(address: &Address, timeout: Duration) -> Result<Duration, CheckFailure> {
+pub async fn check_connect(
+    endpoint: &Endpoint,
+    timeout: Duration,
+    proxy_protocol: Option<Version>,
+) -> Result<Duration, CheckFailure> {
     let begun = time::now();
-    match dial(address, timeout).await {
-        Ok(_connection) => Ok(time::now().since(begun)),
+    match dial(endpoint, timeout).await {
+        Ok(connection) => {
+            let took = time::now().since(begun);
+            if let Some(version) = proxy_protocol {
+                // Whether the server takes connections is known by now: the header only spares it an error in its log.
+                let _ = proxy_header::send(&connection, version, checker(&connection, version));
+            }
+            Ok(took)
+        }
         Err(DialError::Refused) => Err(CheckFailure::Refused),
         Err(DialError::TimedOut) => Err(CheckFailure::TimedOut),
-        Err(DialError::Unreachable(_)) => Err(CheckFailure::Unreachable),
-        Err(DialError::Exhausted(_) | DialError::Unsupported) => Err(CheckFailure::NotRun),
+        Err(DialError::Unreachable(_) | DialError::Unresolved) => Err(CheckFailure::Unreachable),
+        Err(DialError::Exhausted(_)) => Err(CheckFailure::NotRun),
+    }
+}
+
+/// For whom a check is made: for ourselves. Version 1 can't say so, and names us as the client (proxy-protocol.txt 2.1).
+fn checker(connection: &Dialled, version: Version) -> Source {
+    match (version, connection.addresses()) {
+        (Version::V2, _) => Source::Proxy,
+        (Version::V1, Some((client, called))) => Source::Client(Endpoints { client, called }),
+        (Version::V1, None) => Source::Unnamed,
     }
 }
 
@@ -29,12 +52,14 @@ mod tests {
     use socket2::{Domain, Socket, Type};
 
     use super::*;
+    use crate::pure::pool::Address;
+    use crate::shared::endpoint::tests::endpoint;
 
     const TIMEOUT: Duration = Duration::from_secs(5);
 
     fn check(address: &Address, timeout: Duration) -> Result<Duration, CheckFailure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(check_tcp(address, timeout))
+        runtime.block_on(check_connect(&endpoint(address.clone(), &[]), timeout, None))
     }
 
     fn bound() -> (Socket, Address) {
@@ -71,8 +96,9 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_can_not_be_dialled_says_nothing_of_the_server() {
-        let address = Address::Unix("/nowhere".into());
-        assert_eq!(check(&address, TIMEOUT), Err(CheckFailure::NotRun));
+    fn a_name_without_an_address_and_a_missing_unix_socket_are_unreachable() {
+        for address in [Address::Name("a.test".to_owned(), 80), Address::Unix("/nowhere/at/all".into())] {
+            assert_eq!(check(&address, TIMEOUT), Err(CheckFailure::Unreachable));
+        }
     }
 }

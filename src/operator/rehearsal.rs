@@ -237,7 +237,7 @@ impl Way<'_> {
             head,
             bytes: view.fields.bytes,
             target: changed.is_rewritten.then_some(changed.target.as_slice()),
-            origin: Origin::of(settings, SocketAddr::new(self.client, 0), settings.address),
+            origin: Origin::of(settings, SocketAddr::new(self.client, 0), settings.address.stand_in()),
             request_id: is_made.then_some(NEW_REQUEST_ID),
             upgrade,
             edits: &changed.request,

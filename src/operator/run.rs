@@ -3,26 +3,26 @@
 //! Nothing is half-started: every file is read, every certificate loaded and every port bound before the first thread
 //! runs. A thread that dies takes the process with it: better none than one that answers for a part of its requests.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nix::unistd::User;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::base::id::ListenerIndex;
 use crate::base::time;
 use crate::control::control_loop;
 use crate::operator::rule_files::DiskFiles;
-use crate::pure::config::{self, Config, ConfigErrors};
+use crate::pure::config::{self, Config, ConfigErrors, ListenAddress};
 use crate::pure::rule::compile::{CompileError, RuleSet};
 use crate::request::access_log::{LogError, LogHandle, LogThread};
-use crate::request::listener::{self, ListenError, Listener};
+use crate::request::listener::{self, ListenError, Listener, SocketFile};
 use crate::request::process::Process;
 use crate::request::worker::{self, Start};
 use crate::shared::counters::ProcessCounters;
-use crate::shared::inbox::{Inbox, InboxError, Order};
+use crate::shared::inbox::{Inbox, InboxError, ListeningSocket, Order};
 use crate::shared::outcome::outcome_queue;
 use crate::shared::snapshot::SnapshotStore;
 use crate::transport::tls::{
@@ -32,6 +32,8 @@ use crate::transport::tls::{
 
 /// Descriptors that are kept for what is not a client connection: logs, runtimes, checks.
 const RESERVED_DESCRIPTORS: u64 = 64;
+/// How long a start waits for the names of servers: then they go on being asked for, and their servers are unavailable.
+const NAMES_WAIT: Duration = Duration::from_secs(3);
 /// How often the threads are looked at.
 const WATCH: Duration = Duration::from_millis(100);
 
@@ -56,7 +58,7 @@ pub enum RunError {
     /// There are no random numbers.
     #[error("the system gives no random numbers")]
     Random,
-    /// A port can't be listened on.
+    /// An address can't be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The access log can't be written.
@@ -115,6 +117,8 @@ struct Running {
     control: Option<control_loop::Handle>,
     log: Option<LogHandle>,
     drain_timeout: Duration,
+    /// Removed from the disk with this.
+    _socket_files: Vec<SocketFile>,
 }
 
 fn start(config: Arc<Config>) -> Result<Running, RunError> {
@@ -122,11 +126,13 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let workers = config.workers.map_or_else(default_workers, usize::from);
     let secret = TicketSecret::random().map_err(|_| RunError::Random)?;
     let rules = Arc::new(RuleSet::compile(config.rules.clone())?);
-    let (listeners, sockets) = open_listeners(&config, workers, &secret)?;
+    let user = config.user.as_deref().map(find_user);
+    let owner = user.as_ref().and_then(|user| user.as_ref().ok());
+    let Opened { listeners, sockets, files } = open_listeners(&config, workers, &secret, owner)?;
     // Before the user changes: the folder may be root's. The thread changes its user with all others.
     let log = config.access_log.as_ref().map(LogThread::start).transpose()?;
-    if let Some(name) = &config.user {
-        become_user(name)?;
+    if let Some(user) = user {
+        become_user(user?)?;
     }
     let counters = Arc::new(ProcessCounters::default());
     let store = Arc::new(SnapshotStore::new(Arc::clone(&config), rules, Arc::clone(&counters)));
@@ -154,15 +160,22 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
         threads.push((format!("worker-{number}"), thread));
     }
     let control = control_loop::start(store, receivers)?;
+    if !control.wait_for_names(NAMES_WAIT) {
+        tracing::warn!("the names of some servers are not resolved yet: they are unavailable until they are");
+    }
     for (listener, sockets) in listeners.iter().zip(sockets) {
         for (inbox, socket) in inboxes.iter().zip(sockets) {
             inbox.send(Order::Add { listener: listener.index, socket })?;
         }
-        let scheme = if listener.tls.is_some() { "https" } else { "http" };
-        tracing::info!("listening on {scheme}://{}", listener.local);
+        let scheme = listener.config.scheme();
+        match &listener.config.address {
+            ListenAddress::Socket(_) => tracing::info!("listening on {scheme}://{}", listener.local),
+            unix @ ListenAddress::Unix(_) => tracing::info!("listening on {unix}, {scheme}"),
+        }
     }
     tracing::info!("{workers} workers, at most {connections_max} connections, {descriptors} descriptors");
-    Ok(Running { inboxes, threads, control: Some(control), log, drain_timeout: config.process.drain_timeout })
+    let drain_timeout = config.process.drain_timeout;
+    Ok(Running { inboxes, threads, control: Some(control), log, drain_timeout, _socket_files: files })
 }
 
 fn default_workers() -> usize {
@@ -176,7 +189,7 @@ fn random_seed() -> Option<u64> {
 }
 
 /// Every client connection may need one to a server.
-fn connections_for(descriptors: u64, sockets: &[Vec<TcpListener>]) -> u32 {
+fn connections_for(descriptors: u64, sockets: &[Vec<ListeningSocket>]) -> u32 {
     let listening: usize = sockets.iter().map(Vec::len).sum();
     let left = descriptors.saturating_sub(RESERVED_DESCRIPTORS + listening as u64) / 2;
     u32::try_from(left.max(1)).unwrap_or(u32::MAX)
@@ -195,10 +208,20 @@ fn raise_descriptor_limit() -> u64 {
     hard
 }
 
-type Opened = (Vec<Arc<Listener>>, Vec<Vec<TcpListener>>);
+/// The listeners, with a socket of each for every worker.
+struct Opened {
+    listeners: Vec<Arc<Listener>>,
+    sockets: Vec<Vec<ListeningSocket>>,
+    files: Vec<SocketFile>,
+}
 
-/// Loads all certificates, then opens all sockets.
-fn open_listeners(config: &Config, workers: usize, secret: &TicketSecret) -> Result<Opened, RunError> {
+/// Loads all certificates, then opens all sockets. Files are given to `user`.
+fn open_listeners(
+    config: &Config,
+    workers: usize,
+    secret: &TicketSecret,
+    user: Option<&User>,
+) -> Result<Opened, RunError> {
     let tickets = secret.ticketer(ClientCertificates::None);
     let mut settings = Vec::with_capacity(config.listeners.len());
     for listener in &config.listeners {
@@ -207,7 +230,7 @@ fn open_listeners(config: &Config, workers: usize, secret: &TicketSecret) -> Res
             continue;
         };
         let keys = tls.certificates.iter().map(load_certificate).collect::<Result<Vec<_>, _>>()?;
-        let table = CertificateTable::new(keys, listener.address.ip())?;
+        let table = CertificateTable::new(keys, listener.address.stand_in().ip())?;
         // In the order in which we would rather have them.
         let spoken = [(listener.protocols.http2, HTTP2), (listener.protocols.http1, HTTP1)];
         let alpn: Vec<&[u8]> = spoken.into_iter().filter_map(|(is_spoken, name)| is_spoken.then_some(name)).collect();
@@ -215,21 +238,38 @@ fn open_listeners(config: &Config, workers: usize, secret: &TicketSecret) -> Res
     }
     let mut listeners = Vec::with_capacity(config.listeners.len());
     let mut sockets = Vec::with_capacity(config.listeners.len());
+    let mut files = Vec::new();
     for (index, (listener, tls)) in config.listeners.iter().zip(settings).enumerate() {
-        let (local, opened) = listener::open(listener.address, workers)?;
+        let (local, opened) = match &listener.address {
+            ListenAddress::Socket(address) => {
+                let (local, opened) = listener::open(*address, workers)?;
+                (local, opened.into_iter().map(ListeningSocket::Tcp).collect())
+            }
+            ListenAddress::Unix(path) => {
+                let owner = user.map(|user| (user.uid.as_raw(), user.gid.as_raw()));
+                let (file, opened) = listener::open_unix(path, listener.mode, owner, workers)?;
+                files.push(file);
+                (listener.address.stand_in(), opened.into_iter().map(ListeningSocket::Unix).collect())
+            }
+        };
         let index = ListenerIndex(u32::try_from(index).unwrap_or(u32::MAX));
         let name = listener.address.to_string();
         listeners.push(Arc::new(Listener { index, name, config: listener.clone(), local, tls }));
         sockets.push(opened);
     }
-    Ok((listeners, sockets))
+    Ok(Opened { listeners, sockets, files })
+}
+
+fn find_user(name: &str) -> Result<User, RunError> {
+    let wrap = |cause| RunError::User { name: name.to_owned(), cause };
+    User::from_name(name).map_err(wrap)?.ok_or_else(|| RunError::NoUser(name.to_owned()))
 }
 
 /// Becomes that user, with all the groups that it is in. There is nothing to do, and nothing that would be allowed, where
 /// the process is that user's already.
-fn become_user(name: &str) -> Result<(), RunError> {
-    let wrap = |cause| RunError::User { name: name.to_owned(), cause };
-    let user = nix::unistd::User::from_name(name).map_err(wrap)?.ok_or_else(|| RunError::NoUser(name.to_owned()))?;
+fn become_user(user: User) -> Result<(), RunError> {
+    let shown = user.name.clone();
+    let wrap = |cause| RunError::User { name: shown.clone(), cause };
     if user.uid == nix::unistd::Uid::effective() && user.uid == nix::unistd::Uid::current() {
         return Ok(());
     }

@@ -34,7 +34,7 @@ mod suggest;
 mod syntax;
 pub mod vocabulary;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,6 +67,8 @@ pub struct Config {
     pub expects: Vec<Expect>,
     /// Worker threads; `None`: one per core.
     pub workers: Option<u16>,
+    /// The DNS servers that names are asked of; empty: those of /etc/resolv.conf.
+    pub resolvers: Vec<SocketAddr>,
     /// Whom to become once the ports are bound.
     pub user: Option<String>,
     /// Where requests are logged; `None`: nowhere.
@@ -80,23 +82,68 @@ pub struct Config {
 impl Config {
     /// The listener that `text` names by its address, as rules do: `*:80` and `[::]:80` are the same.
     pub fn listener_named(&self, text: &str) -> Option<ListenerIndex> {
-        let address = address::listener_named(text)?;
-        let position = self.listeners.iter().position(|listener| listener.address == address)?;
+        let position = match address::listener_named(text, |file| file.into()) {
+            Some(address) => self.listeners.iter().position(|listener| listener.address == address)?,
+            None => return None,
+        };
         u32::try_from(position).ok().map(ListenerIndex)
+    }
+}
+
+/// Where a listener listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ListenAddress {
+    /// An IP address and a port; port 0 takes any free one. `[::]` takes IPv4 connections too.
+    Socket(SocketAddr),
+    /// A unix socket.
+    Unix(PathBuf),
+}
+
+impl ListenAddress {
+    /// The address that stands for a peer that has none: every peer of a unix socket.
+    pub const fn peer() -> IpAddr {
+        IpAddr::V4(Ipv4Addr::LOCALHOST)
+    }
+
+    /// The IP address and port, where it has them.
+    pub const fn socket(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Socket(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// What fields say of it that name a port: a unix socket has none, and passes for the loopback address with that of
+    /// HTTP.
+    pub fn stand_in(&self) -> SocketAddr {
+        self.socket().unwrap_or(SocketAddr::new(Self::peer(), 80))
+    }
+}
+
+impl std::fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Socket(address) => write!(f, "{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
     }
 }
 
 /// A listening address and what is expected there.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// The address as configured; port 0 takes any free one. `[::]` takes IPv4 connections too.
-    pub address: SocketAddr,
+    /// The address as configured.
+    pub address: ListenAddress,
+    /// The permissions of a unix socket.
+    pub mode: u32,
     /// TLS, where it is spoken.
     pub tls: Option<Tls>,
     /// What is spoken.
     pub protocols: Protocols,
-    /// Whose forwarding fields are believed.
+    /// Whose forwarding fields are believed. The peers of a unix socket are [`ListenAddress::peer`].
     pub trusted_proxies: Vec<Cidr>,
+    /// Whether every connection begins with a PROXY header, which is taken from `trusted_proxies` alone.
+    pub proxy_protocol: bool,
     /// Whether `Via` is added (RFC 9110 7.6.3).
     pub via: bool,
     /// Whether `X-Request-Id` is kept or made.

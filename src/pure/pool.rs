@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::base::id::ServerId;
 use crate::base::units::Bytes;
+use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::KeySource;
 
 mod load;
@@ -17,12 +18,12 @@ pub use load::Load;
 pub use state::{State, Wanted};
 pub use view::{Candidate, Ineligible, PoolView, Share, Tried, is_in_panic};
 
-/// Where a server listens. Names and unix sockets are parsed now and dialled by a later issue.
+/// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// An IP address and a port.
     Socket(SocketAddr),
-    /// A host name that is resolved again by TTL, and a port.
+    /// A host name in lower case that is resolved again by TTL, and a port.
     Name(String, u16),
     /// A unix socket.
     Unix(PathBuf),
@@ -60,11 +61,18 @@ pub struct Upstream {
     pub idle_max: u32,
     /// How long an idle connection is kept; below the server's own keep-alive time.
     pub idle_timeout: Duration,
+    /// The PROXY header that each connection begins with, so that a server learns who the client is; `None`: without one.
+    pub proxy_protocol: Option<Version>,
 }
 
 impl Default for Upstream {
     fn default() -> Self {
-        Self { protocol: UpstreamProtocol::Http1, idle_max: 128, idle_timeout: Duration::from_secs(4) }
+        Self {
+            protocol: UpstreamProtocol::Http1,
+            idle_max: 128,
+            idle_timeout: Duration::from_secs(4),
+            proxy_protocol: None,
+        }
     }
 }
 

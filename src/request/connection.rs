@@ -10,20 +10,22 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 pub use self::h2::{Carrier, H2Stream};
 use crate::base::time::Timestamp;
 use crate::pure::config::Protocols;
 use crate::pure::h1::request::RequestHead;
-use crate::request::account::Source;
+use crate::pure::proxy_protocol::{Endpoints, Source};
+use crate::pure::rule::Cidr;
+use crate::request::account;
 use crate::request::deadlines::Deadline;
 use crate::request::exchange;
 use crate::request::listener::Listener;
+use crate::request::proxy_header::{self, Caller};
 use crate::request::stream::{ClientStream, Stream as _};
 use crate::request::worker::{ConnectionTicket, Worker};
 
@@ -43,8 +45,10 @@ pub struct Connection {
     pub worker: Rc<Worker>,
     /// Where it came in.
     pub listener: Arc<Listener>,
-    /// The other end.
+    /// The other end; behind a proxy that speaks the PROXY protocol, the client that it names.
     pub peer: SocketAddr,
+    /// Whether it is known who the other end is; not where a proxy relays a client that it does not name.
+    pub is_peer_named: bool,
     /// When its present wait ends.
     pub deadline: Rc<Deadline>,
     /// Requests begun on it.
@@ -58,7 +62,7 @@ pub struct Connection {
     /// Whether the last wait has begun of a connection whose first request did not come before the worker drains.
     has_grace: bool,
     /// Its entry in the worker's list, which leaves with it.
-    _ticket: ConnectionTicket,
+    pub ticket: ConnectionTicket,
 }
 
 /// What becomes of a connection after its exchanges.
@@ -80,8 +84,8 @@ pub enum Next {
 
 impl Connection {
     /// Where its requests come from.
-    pub fn source(&self) -> Source<'_> {
-        Source {
+    pub fn source(&self) -> account::Source<'_> {
+        account::Source {
             worker: &self.worker,
             listener: &self.listener,
             peer: self.peer,
@@ -95,7 +99,7 @@ impl Connection {
         stream: ClientStream,
         worker: Rc<Worker>,
         listener: Arc<Listener>,
-        peer: SocketAddr,
+        caller: Caller,
         is_over_limit: bool,
     ) -> Self {
         let ticket = worker.register_stream();
@@ -105,12 +109,13 @@ impl Connection {
             idle_until: worker.now(),
             worker,
             listener,
-            peer,
+            peer: caller.peer,
+            is_peer_named: caller.is_named,
             requests: 0,
             is_over_limit,
             paused: Duration::ZERO,
             has_grace: false,
-            _ticket: ticket,
+            ticket,
         }
     }
 
@@ -128,6 +133,20 @@ impl Connection {
         head.keep_alive && max.is_none_or(|max| self.requests < max) && !self.worker.is_draining()
     }
 
+    /// Whose forwarding fields are believed. Nobody's, where the proxy in front relays a client that it does not name: the
+    /// fields may be that client's.
+    pub fn trusted_proxies(&self) -> &[Cidr] {
+        if self.is_peer_named { &self.listener.config.trusted_proxies } else { &[] }
+    }
+
+    /// What a server is told of the client by a PROXY header.
+    pub fn proxy_source(&self) -> Source {
+        match self.stream.local_address() {
+            Some(called) if self.is_peer_named => Source::Client(Endpoints { client: self.peer, called }),
+            Some(_) | None => Source::Unnamed,
+        }
+    }
+
     /// Begins the pause between two requests.
     fn begin_pause(&mut self) {
         let over = std::mem::take(&mut self.paused);
@@ -135,8 +154,8 @@ impl Connection {
     }
 }
 
-/// Starts a connection's life.
-pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: TcpStream, peer: SocketAddr) {
+/// Starts the life of a connection that has come as `stream`, without TLS yet.
+pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: ClientStream, peer: SocketAddr) {
     tokio::task::spawn_local(life(worker, listener, stream, peer));
 }
 
@@ -144,10 +163,10 @@ pub fn spawn(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: TcpStream, p
 pub(in crate::request) fn life(
     worker: &Rc<Worker>,
     listener: &Arc<Listener>,
-    stream: TcpStream,
+    stream: ClientStream,
     peer: SocketAddr,
 ) -> impl Future<Output = ()> + use<> {
-    let ticket = worker.register(peer.ip(), listener);
+    let mut ticket = worker.register(peer.ip(), listener);
     let worker = Rc::clone(worker);
     let listener = Arc::clone(listener);
     async move {
@@ -155,13 +174,21 @@ pub(in crate::request) fn life(
         let deadline = ticket.deadline();
         let idle_until = worker.now() + listener.config.limits.header_timeout;
         deadline.set(idle_until);
-        let stream = match &listener.tls {
-            None => Some(ClientStream::Plain(stream)),
-            Some(_) => Box::pin(handshake(&worker, &listener, &deadline, stream)).await,
+        let caller = if listener.config.proxy_protocol {
+            Box::pin(proxy_header::receive(&worker, &listener, &deadline, &stream, peer, &mut ticket)).await
+        } else {
+            Some(Caller { peer, is_named: true })
         };
-        if let Some(stream) = stream {
+        let stream = match (&caller, stream) {
+            (None, _) => None,
+            (Some(_), ClientStream::Plain(stream)) if listener.tls.is_some() => {
+                Box::pin(handshake(&worker, &listener, &deadline, stream)).await
+            }
+            (Some(_), stream) => Some(stream),
+        };
+        if let (Some(caller), Some(stream)) = (caller, stream) {
             if is_http2(&stream, &listener.config.protocols, &deadline).await {
-                Box::pin(h2::serve(h2::Arrival { stream, worker, listener, peer, ticket })).await;
+                Box::pin(h2::serve(h2::Arrival { stream, worker, listener, caller, ticket })).await;
             } else {
                 let is_over_limit = ticket.is_over_limit();
                 let (has_grace, paused) = (false, Duration::ZERO);
@@ -169,14 +196,15 @@ pub(in crate::request) fn life(
                     stream,
                     worker,
                     listener,
-                    peer,
+                    peer: caller.peer,
+                    is_peer_named: caller.is_named,
                     deadline,
                     requests: 0,
                     is_over_limit,
                     paused,
                     idle_until,
                     has_grace,
-                    _ticket: ticket,
+                    ticket,
                 })
                 .await;
             }
@@ -199,16 +227,16 @@ impl Drop for PanicCounter {
     }
 }
 
-async fn handshake(
-    worker: &Rc<Worker>,
-    listener: &Listener,
+/// Waits for a step that comes before the first request, until the deadline, and no longer than [`DRAIN_GRACE`] once the
+/// worker drains. `None`: the time is up.
+pub(in crate::request) async fn before_requests<T>(
+    worker: &Worker,
     deadline: &Rc<Deadline>,
-    stream: TcpStream,
-) -> Option<ClientStream> {
-    let mut accept = std::pin::pin!(listener.tls.as_ref()?.accept(stream));
+    mut step: impl FnMut(&mut Context<'_>) -> Poll<T>,
+) -> Option<T> {
     let mut has_grace = false;
-    let done = poll_fn(|context| match accept.as_mut().poll(context) {
-        Poll::Ready(result) => Poll::Ready(result.ok()),
+    poll_fn(|context| match step(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
         Poll::Pending => {
             if worker.is_draining() && !has_grace {
                 has_grace = true;
@@ -217,13 +245,23 @@ async fn handshake(
             if deadline.poll_expired(context) { Poll::Ready(None) } else { Poll::Pending }
         }
     })
-    .await;
+    .await
+}
+
+async fn handshake(
+    worker: &Rc<Worker>,
+    listener: &Listener,
+    deadline: &Rc<Deadline>,
+    stream: TcpStream,
+) -> Option<ClientStream> {
+    let mut accept = std::pin::pin!(listener.tls.as_ref()?.accept(stream));
+    let done = before_requests(worker, deadline, |context| accept.as_mut().poll(context)).await;
     match done {
-        Some(stream) => {
+        Some(Ok(stream)) => {
             worker.shared.handshakes.add(1);
             Some(ClientStream::Tls(Box::new(stream)))
         }
-        None => {
+        Some(Err(_)) | None => {
             worker.shared.handshakes_failed.add(1);
             None
         }
@@ -244,7 +282,7 @@ async fn live(mut connection: Connection) {
     };
     match next {
         // Without TLS there is nothing to say: to let go of the socket ends it.
-        Next::Idle | Next::Nothing | Next::Close if matches!(connection.stream, ClientStream::Plain(_)) => {}
+        Next::Idle | Next::Nothing | Next::Close if !matches!(connection.stream, ClientStream::Tls(_)) => {}
         Next::Idle | Next::Nothing | Next::Close => {
             close(&mut connection.stream, &connection.deadline, &connection.worker).await;
         }
@@ -253,8 +291,8 @@ async fn live(mut connection: Connection) {
         }
         Next::Drop => {}
         Next::Abort => {
-            if let Some(tcp) = connection.stream.tcp() {
-                let _ = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+            if let Some(socket) = connection.stream.socket() {
+                let _ = socket.set_linger(Some(Duration::ZERO));
             }
         }
     }
@@ -271,7 +309,7 @@ async fn wait_for_request(connection: &mut Connection) -> bool {
         }
         if connection.worker.is_draining() {
             // The runtime may not have seen yet what has arrived; then it soon will.
-            if connection.requests > 0 && !connection.stream.tcp().is_some_and(has_arrived) {
+            if connection.requests > 0 && !has_arrived(&connection.stream) {
                 return Poll::Ready(false);
             }
             if connection.requests == 0 && !connection.has_grace {
@@ -286,40 +324,38 @@ async fn wait_for_request(connection: &mut Connection) -> bool {
 }
 
 /// Whether the system has bytes of that connection that were not read.
-fn has_arrived(tcp: &TcpStream) -> bool {
-    matches!(socket2::SockRef::from(tcp).peek(&mut [std::mem::MaybeUninit::uninit()]), Ok(1..))
+fn has_arrived(stream: &ClientStream) -> bool {
+    let peek = |socket: socket2::SockRef<'_>| socket.peek(&mut [std::mem::MaybeUninit::uninit()]);
+    matches!(stream.socket().map(peek), Some(Ok(1..)))
 }
 
 /// Whether the client speaks HTTP/2: over TLS it was agreed on, without it the first bytes tell, where both are spoken.
 async fn is_http2(stream: &ClientStream, spoken: &Protocols, deadline: &Deadline) -> bool {
     match stream {
         ClientStream::Tls(stream) => stream.is_http2(),
-        ClientStream::Plain(tcp) if spoken.http1 && spoken.http2 => Box::pin(has_preface(tcp, deadline)).await,
-        ClientStream::Plain(_) => spoken.http2,
+        ClientStream::Plain(_) | ClientStream::Unix(_) if spoken.http1 && spoken.http2 => {
+            Box::pin(has_preface(stream, deadline)).await
+        }
+        ClientStream::Plain(_) | ClientStream::Unix(_) => spoken.http2,
         ClientStream::H2(_) => false,
     }
 }
 
 /// Whether a connection begins like the preface of HTTP/2 (RFC 9113 3.4), whose first letters are no method of HTTP/1.1.
 /// Nothing is taken of it.
-async fn has_preface(tcp: &TcpStream, deadline: &Deadline) -> bool {
+async fn has_preface(stream: &ClientStream, deadline: &Deadline) -> bool {
     const BEGINNING: &[u8] = b"PRI";
-    let mut room = [0; BEGINNING.len()];
+    let mut seen = [0; BEGINNING.len()];
     poll_fn(|context| {
-        loop {
-            let mut seen = ReadBuf::new(&mut room);
-            match tcp.poll_peek(context, &mut seen) {
-                Poll::Ready(Ok(count))
-                    if (1..BEGINNING.len()).contains(&count) && BEGINNING.starts_with(seen.filled()) =>
-                {
-                    // It is too short to tell: only more of it is news.
-                    let _ = tcp.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
-                    if tcp.poll_read_ready(context).is_pending() {
-                        break;
-                    }
-                }
-                Poll::Ready(_) => return Poll::Ready(seen.filled() == BEGINNING),
-                Poll::Pending => break,
+        while stream.poll_socket_readable(context).is_ready() {
+            // What is too short to tell counts as nothing: only more of it is news.
+            let peeked = stream.try_peek_socket(&mut seen, |seen| {
+                !seen.is_empty() && seen.len() < BEGINNING.len() && BEGINNING.starts_with(seen)
+            });
+            match peeked {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(_) => return Poll::Ready(seen == BEGINNING),
+                Err(_) => return Poll::Ready(false),
             }
         }
         if deadline.poll_expired(context) { Poll::Ready(false) } else { Poll::Pending }
@@ -343,12 +379,11 @@ async fn close(stream: &mut ClientStream, deadline: &Rc<Deadline>, worker: &Work
 async fn linger(stream: &mut ClientStream, deadline: &Rc<Deadline>, worker: &Worker) {
     close(stream, deadline, worker).await;
     deadline.set(worker.now() + LINGER.0);
-    let Some(tcp) = stream.tcp() else { return };
     let mut left = LINGER.1;
     let mut waste = [0u8; 4096];
     loop {
         let is_readable = poll_fn(|context| {
-            if left > 0 && tcp.poll_read_ready(context).is_ready() {
+            if left > 0 && stream.poll_socket_readable(context).is_ready() {
                 return Poll::Ready(true);
             }
             // With the bytes spent, the client's end is still waited for: to close on unread bytes would reset.
@@ -358,7 +393,7 @@ async fn linger(stream: &mut ClientStream, deadline: &Rc<Deadline>, worker: &Wor
         if !is_readable {
             return;
         }
-        match tcp.try_read(&mut waste) {
+        match stream.try_read_socket(&mut waste) {
             Ok(0) => return,
             Ok(count) => left = left.saturating_sub(count),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}

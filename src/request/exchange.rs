@@ -20,8 +20,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use socket2::SockRef;
-
 use crate::base::error::Blame;
 use crate::pure::forwarding::ClientConnection;
 use crate::pure::h1::body::BodyLength;
@@ -175,8 +173,8 @@ async fn turn_away(connection: &mut Connection) -> Next {
 
 /// Whether something waits to be read, and not the connection's end alone.
 fn has_arrived(stream: &ClientStream) -> bool {
-    let Some(tcp) = stream.tcp() else { return true };
-    match SockRef::from(tcp).peek(&mut [MaybeUninit::uninit()]) {
+    let Some(socket) = stream.socket() else { return true };
+    match socket.peek(&mut [MaybeUninit::uninit()]) {
         Ok(count) => count > 0,
         // What TLS has decrypted already is not there any more.
         Err(error) => error.kind() == ErrorKind::WouldBlock && matches!(stream, ClientStream::Tls(_)),
@@ -255,7 +253,7 @@ async fn pass_on(
     if channel.is_reusable()
         && let Some(server) = channel.server.take()
     {
-        choice.keep(&channel.connection.worker, server.stream);
+        choice.keep(channel.connection, server.stream);
     }
     let is_uploaded = channel.scratch.upload.is_done();
     Ok(match verdict.keeps_client {

@@ -1,7 +1,10 @@
 //! Listening sockets: opened by the main thread, accepted from by the workers.
 //!
 //! Every worker gets a socket of its own for each address (`SO_REUSEPORT`): the kernel deals connections out, and no worker
-//! wakes another. The address is bound once without the option first, so that a port in use is noticed.
+//! wakes another. The address is bound once without the option first, so that a port in use is noticed. A unix socket is
+//! one for all workers (`unix_socket`).
+
+mod unix_socket;
 
 use std::cell::Cell;
 use std::io;
@@ -10,14 +13,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Type};
 use tokio::sync::Notify;
 
 use crate::base::id::ListenerIndex;
-use crate::pure::config;
+use crate::pure::config::{self, ListenAddress};
 use crate::request::connection;
+use crate::request::stream::ClientStream;
 use crate::request::worker::Worker;
+use crate::shared::inbox::ListeningSocket;
 use crate::transport::tls::TlsAcceptor;
+
+pub use unix_socket::{SocketFile, open as open_unix};
 
 /// The queue of connections that the kernel keeps for a socket.
 const BACKLOG: i32 = 4096;
@@ -26,12 +33,12 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::fro
 /// How often a worker that holds the most connections looks whether one has gone elsewhere.
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 
-/// A port that can't be listened on.
+/// An address that can't be listened on.
 #[derive(Debug, thiserror::Error)]
 #[error("can't listen on {address}: {cause}")]
 pub struct ListenError {
     /// The address.
-    pub address: SocketAddr,
+    pub address: ListenAddress,
     /// Why.
     #[source]
     pub cause: io::Error,
@@ -46,10 +53,20 @@ pub struct Listener {
     pub name: String,
     /// Its settings.
     pub config: config::Listener,
-    /// The address that it is bound to; the port is never 0.
+    /// The address that it is bound to; the port is never 0. That of a unix socket stands in for it.
     pub local: SocketAddr,
     /// The TLS settings, where it speaks TLS.
     pub tls: Option<TlsAcceptor>,
+}
+
+impl Listener {
+    /// The address that it is bound to, as operators know it.
+    pub fn place(&self) -> String {
+        match &self.config.address {
+            ListenAddress::Socket(_) => self.local.to_string(),
+            unix @ ListenAddress::Unix(_) => unix.to_string(),
+        }
+    }
 }
 
 /// Opens `count` sockets for `address`.
@@ -57,7 +74,7 @@ pub struct Listener {
 /// # Errors
 /// [`ListenError`] where the address is in use, not ours, or not allowed.
 pub fn open(address: SocketAddr, count: usize) -> Result<(SocketAddr, Vec<TcpListener>), ListenError> {
-    let wrap = |cause| ListenError { address, cause };
+    let wrap = |cause| ListenError { address: ListenAddress::Socket(address), cause };
     if address.port() != 0 {
         drop(bind(address, false).map_err(wrap)?);
     }
@@ -76,8 +93,8 @@ pub fn open(address: SocketAddr, count: usize) -> Result<(SocketAddr, Vec<TcpLis
     Ok((local, sockets))
 }
 
-fn bind(address: SocketAddr, is_shared: bool) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM.cloexec(), Some(Protocol::TCP))?;
+fn bind(address: SocketAddr, is_shared: bool) -> io::Result<socket2::Socket> {
+    let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM.cloexec(), Some(Protocol::TCP))?;
     if address.is_ipv6() {
         // `[::]` means both families, as operators expect of a proxy.
         socket.set_only_v6(false)?;
@@ -91,6 +108,51 @@ fn bind(address: SocketAddr, is_shared: bool) -> io::Result<Socket> {
     socket.bind(&address.into())?;
     Ok(socket)
 }
+
+/// A listening socket on this thread's runtime.
+#[derive(Debug)]
+pub enum Socket {
+    /// On an IP address.
+    Tcp(tokio::net::TcpListener),
+    /// On a file.
+    Unix(tokio::net::UnixListener),
+}
+
+impl Socket {
+    /// Puts a socket on this thread's runtime.
+    ///
+    /// # Errors
+    /// Where the system does not watch it.
+    pub fn new(socket: ListeningSocket) -> io::Result<Self> {
+        Ok(match socket {
+            ListeningSocket::Tcp(socket) => Self::Tcp(tokio::net::TcpListener::from_std(socket)?),
+            ListeningSocket::Unix(socket) => Self::Unix(tokio::net::UnixListener::from_std(socket)?),
+        })
+    }
+
+    async fn accept(&self) -> io::Result<(ClientStream, SocketAddr)> {
+        match self {
+            Self::Tcp(socket) => {
+                let (stream, peer) = socket.accept().await?;
+                Ok((ClientStream::Plain(stream), peer))
+            }
+            Self::Unix(socket) => {
+                let (stream, _unnamed) = socket.accept().await?;
+                Ok((ClientStream::Unix(stream), UNIX_PEER))
+            }
+        }
+    }
+
+    fn into_std(self) -> io::Result<ListeningSocket> {
+        match self {
+            Self::Tcp(socket) => socket.into_std().map(ListeningSocket::Tcp),
+            Self::Unix(socket) => socket.into_std().map(ListeningSocket::Unix),
+        }
+    }
+}
+
+/// What stands for the address of a peer that has none.
+const UNIX_PEER: SocketAddr = SocketAddr::new(ListenAddress::peer(), 0);
 
 /// The end of a socket's accepting: asked for by the worker, reached when the kernel's queue is empty, for what waits there
 /// would be reset.
@@ -115,12 +177,7 @@ impl Closing {
 }
 
 /// Accepts from one socket until its end is asked for.
-pub async fn accept(
-    worker: Rc<Worker>,
-    listener: Arc<Listener>,
-    socket: tokio::net::TcpListener,
-    closing: Rc<Closing>,
-) {
+pub async fn accept(worker: Rc<Worker>, listener: Arc<Listener>, socket: Socket, closing: Rc<Closing>) {
     let mut back_off = BACK_OFF.0;
     while !closing.is_wanted.get() {
         if worker.shared.connections.is_full() {
@@ -139,7 +196,7 @@ pub async fn accept(
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                worker.shared.say_accept_error(&error, listener.local);
+                worker.shared.say_accept_error(&error, &listener);
                 tokio::time::sleep(back_off).await;
                 back_off = (back_off * 2).min(BACK_OFF.1);
             }
@@ -151,12 +208,11 @@ pub async fn accept(
 
 /// Accepts what waits in the kernel's queue, and closes the socket. The runtime's own accept would not do: it may not know
 /// yet of what has come since it last looked.
-fn accept_rest(worker: &Rc<Worker>, listener: &Arc<Listener>, socket: tokio::net::TcpListener) {
+fn accept_rest(worker: &Rc<Worker>, listener: &Arc<Listener>, socket: Socket) {
     let Ok(socket) = socket.into_std() else { return };
     for _ in 0..=BACKLOG {
-        match socket.accept() {
+        match accept_now(&socket) {
             Ok((stream, peer)) => {
-                let stream = stream.set_nonblocking(true).and_then(|()| tokio::net::TcpStream::from_std(stream));
                 if let Ok(stream) = stream {
                     worker.shared.connections.enter();
                     connection::spawn(worker, listener, stream, peer);
@@ -164,6 +220,22 @@ fn accept_rest(worker: &Rc<Worker>, listener: &Arc<Listener>, socket: tokio::net
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(_) => return,
+        }
+    }
+}
+
+/// Accepts a connection that waits; the inner error is that of a connection which can't be put on the runtime.
+fn accept_now(socket: &ListeningSocket) -> io::Result<(io::Result<ClientStream>, SocketAddr)> {
+    match socket {
+        ListeningSocket::Tcp(socket) => {
+            let (stream, peer) = socket.accept()?;
+            let stream = stream.set_nonblocking(true).and_then(|()| tokio::net::TcpStream::from_std(stream));
+            Ok((stream.map(ClientStream::Plain), peer))
+        }
+        ListeningSocket::Unix(socket) => {
+            let (stream, _unnamed) = socket.accept()?;
+            let stream = stream.set_nonblocking(true).and_then(|()| tokio::net::UnixStream::from_std(stream));
+            Ok((stream.map(ClientStream::Unix), UNIX_PEER))
         }
     }
 }

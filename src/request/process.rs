@@ -12,12 +12,14 @@ use crate::base::id::ListenerIndex;
 use crate::base::rng::derive_seed;
 use crate::base::time::{self, Timestamp};
 use crate::pure::config::ProcessLimits;
+use crate::request::listener::Listener;
+use crate::request::proxy_header::HeaderRefused;
 use crate::shared::counters::{Counter, ProcessCounters};
 use crate::shared::learned_types::LearnedTypes;
 
 /// The most paths whose media type is remembered.
 const LEARNED_MAX: usize = 65_536;
-/// How often the same trouble with accepting is said.
+/// How often the same trouble with connections is said.
 const SAY_EVERY: Duration = Duration::from_secs(5);
 
 /// How many client connections there are, and may be.
@@ -66,6 +68,8 @@ pub struct Process {
     pub handshakes: Counter,
     /// TLS handshakes that failed or did not come to their end in time.
     pub handshakes_failed: Counter,
+    /// Connections that were closed because of their PROXY header, or for want of one.
+    pub proxy_headers_refused: Counter,
     /// Accepts that failed for want of descriptors or memory.
     pub accept_errors: Counter,
     /// The media types that paths last answered with.
@@ -76,7 +80,8 @@ pub struct Process {
     pub clients: ClientTable,
     /// What the workers' random numbers start from.
     pub seed: u64,
-    said: AtomicU64,
+    said_of_accepts: Spaced,
+    said_of_headers: Spaced,
 }
 
 impl Process {
@@ -87,25 +92,46 @@ impl Process {
             counters,
             handshakes: Counter::default(),
             handshakes_failed: Counter::default(),
+            proxy_headers_refused: Counter::default(),
             accept_errors: Counter::default(),
             learned: LearnedTypes::new(LEARNED_MAX, derive_seed(seed, "media types", 0)),
             connections: Connections { now: AtomicU32::new(0), max: connections_max.max(1) },
             clients: ClientTable::default(),
             seed,
-            said: AtomicU64::new(0),
+            said_of_accepts: Spaced::default(),
+            said_of_headers: Spaced::default(),
         }
     }
 
     /// Counts an accept that failed, and says so now and then.
-    pub fn say_accept_error(&self, error: &io::Error, listener: SocketAddr) {
+    pub fn say_accept_error(&self, error: &io::Error, listener: &Listener) {
         self.accept_errors.add(1);
+        if self.said_of_accepts.is_due() {
+            tracing::warn!("accepting on {} failed, and waits: {error}", listener.place());
+        }
+    }
+
+    /// Counts a connection that is closed because of its PROXY header, and says so now and then.
+    pub fn say_header_refused(&self, refused: &HeaderRefused, peer: SocketAddr, listener: &Listener) {
+        self.proxy_headers_refused.add(1);
+        if self.said_of_headers.is_due() {
+            tracing::warn!("a connection from {peer} to {} was closed: {refused}", listener.place());
+        }
+    }
+}
+
+/// When something was last said, so that it is not said too often.
+#[derive(Debug, Default)]
+struct Spaced(AtomicU64);
+
+impl Spaced {
+    /// Whether it is time to say it again.
+    fn is_due(&self) -> bool {
         let now = time::now();
-        let last = self.said.load(Ordering::Relaxed);
+        let last = self.0.load(Ordering::Relaxed);
         let is_due = last == 0 || now.since(Timestamp::from_nanos(last)) > SAY_EVERY;
         let this = now.as_nanos().max(1);
-        if is_due && self.said.compare_exchange(last, this, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            tracing::warn!("accepting on {listener} failed, and waits: {error}");
-        }
+        is_due && self.0.compare_exchange(last, this, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
 

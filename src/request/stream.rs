@@ -1,18 +1,23 @@
-//! The two ends of an exchange as byte streams: a client's, plain or TLS, and a server's.
+//! The two ends of an exchange as byte streams: a client's, plain, TLS or on a unix socket, and a server's.
 //!
 //! Reads and writes go through `poll_read` and `poll_write`: after a read that did not fill its room the runtime knows that
 //! there is nothing left, and the read that would end in EAGAIN is saved. It refuses to buffer.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use nix::sys::socket::{MsgFlags, recv};
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
 
 use crate::base::h2_reset::H2Reset;
 use crate::request::buffers::Buffer;
 use crate::request::connection::H2Stream;
+use crate::transport::dial::Dialled;
 use crate::transport::tls::TlsStream;
 
 /// A client's connection.
@@ -20,17 +25,21 @@ use crate::transport::tls::TlsStream;
 pub enum ClientStream {
     /// Plain TCP.
     Plain(TcpStream),
+    /// A unix socket.
+    Unix(UnixStream),
     /// TLS over TCP; boxed, for a rustls connection is large.
     Tls(Box<TlsStream>),
     /// A stream of an HTTP/2 connection, told in HTTP/1.1.
     H2(Box<H2Stream>),
 }
 
-/// A server's connection. TLS, unix sockets and HTTP/2 become variants of it.
+/// A server's connection. TLS and HTTP/2 become variants of it.
 #[derive(Debug)]
 pub enum ServerStream {
     /// Plain TCP.
     Plain(TcpStream),
+    /// A unix socket.
+    Unix(UnixStream),
 }
 
 /// What both ends can do.
@@ -82,19 +91,54 @@ nix::ioctl_read_bad!(
     /// Bytes in a socket's output queue, sent or not, that the other side has not acknowledged (tcp(7), `SIOCOUTQ`).
     read_output_queue, nix::libc::TIOCOUTQ, nix::libc::c_int);
 
-fn unacknowledged(tcp: &TcpStream) -> Option<usize> {
+fn unacknowledged(socket: &SockRef<'_>) -> Option<usize> {
     use std::os::fd::AsRawFd;
     let mut bytes = 0;
-    // SAFETY: the descriptor is open as long as `tcp` is, and the system writes one number to where `bytes` is.
-    unsafe { read_output_queue(tcp.as_raw_fd(), &raw mut bytes) }.ok()?;
+    // SAFETY: the descriptor is open as long as `socket` is, and the system writes one number to where `bytes` is.
+    unsafe { read_output_queue(socket.as_raw_fd(), &raw mut bytes) }.ok()?;
     usize::try_from(bytes).ok()
 }
 
 /// Up to this size a write is tried before the runtime is asked whether it can succeed: it nearly always does.
 const TRY_MAX: usize = 16 * 1024;
 
-fn poll_write_tcp(
-    stream: &mut TcpStream,
+/// A socket without a layer above it.
+trait Socket: AsyncWrite + Unpin {
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+impl Socket for TcpStream {
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        Self::try_write(self, bytes)
+    }
+
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Self::try_write_vectored(self, slices)
+    }
+
+    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Self::poll_write_ready(self, context)
+    }
+}
+
+impl Socket for UnixStream {
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        Self::try_write(self, bytes)
+    }
+
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Self::try_write_vectored(self, slices)
+    }
+
+    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Self::poll_write_ready(self, context)
+    }
+}
+
+fn poll_write_socket<S: Socket>(
+    stream: &mut S,
     context: &mut Context<'_>,
     slices: &[IoSlice<'_>],
 ) -> Poll<io::Result<usize>> {
@@ -130,6 +174,7 @@ impl Stream for ClientStream {
     fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(stream) => poll_fill(stream, context, buffer),
+            Self::Unix(stream) => poll_fill(stream, context, buffer),
             Self::Tls(stream) => poll_fill(stream.as_mut(), context, buffer),
             Self::H2(stream) => stream.poll_fill(context, buffer),
         }
@@ -137,7 +182,8 @@ impl Stream for ClientStream {
 
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
-            Self::Plain(stream) => poll_write_tcp(stream, context, slices),
+            Self::Plain(stream) => poll_write_socket(stream, context, slices),
+            Self::Unix(stream) => poll_write_socket(stream, context, slices),
             Self::Tls(stream) => poll_write(stream.as_mut(), context, slices),
             Self::H2(stream) => stream.poll_write(context, slices),
         }
@@ -146,7 +192,7 @@ impl Stream for ClientStream {
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             // What the frames of a stream wait for is waited for by its connection.
-            Self::Plain(_) | Self::H2(_) => Poll::Ready(Ok(())),
+            Self::Plain(_) | Self::Unix(_) | Self::H2(_) => Poll::Ready(Ok(())),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(context),
         }
     }
@@ -154,6 +200,7 @@ impl Stream for ClientStream {
     fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(context),
             Self::H2(stream) => Poll::Ready(stream.end(&[])),
         }
@@ -165,7 +212,7 @@ impl Stream for ClientStream {
 
     fn end_message(&mut self, trailers: &[u8]) -> io::Result<()> {
         match self {
-            Self::Plain(_) | Self::Tls(_) => Ok(()),
+            Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => Ok(()),
             Self::H2(stream) => stream.end(trailers),
         }
     }
@@ -178,6 +225,7 @@ impl ClientStream {
         crate::request::tests::faults::step();
         match self {
             Self::Plain(stream) => stream.poll_read_ready(context),
+            Self::Unix(stream) => stream.poll_read_ready(context),
             Self::Tls(stream) => stream.poll_readable(context),
             Self::H2(stream) => stream.poll_readable(context),
         }
@@ -185,13 +233,13 @@ impl ClientStream {
 
     /// Bytes that the system holds for the client and that it has not acknowledged.
     pub fn unacknowledged(&self) -> Option<usize> {
-        unacknowledged(self.tcp()?)
+        unacknowledged(&self.socket()?)
     }
 
     /// The TLS version, where the client speaks TLS.
     pub fn tls_version(&self) -> Option<&'static str> {
         match self {
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Unix(_) => None,
             Self::Tls(stream) => stream.version(),
             Self::H2(stream) => stream.carrier().tls,
         }
@@ -200,7 +248,7 @@ impl ClientStream {
     /// The name that the TLS client asked for.
     pub fn server_name(&self) -> Option<&str> {
         match self {
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Unix(_) => None,
             Self::Tls(stream) => stream.server_name(),
             Self::H2(stream) => stream.carrier().server_name.as_deref(),
         }
@@ -215,43 +263,110 @@ impl ClientStream {
         }
     }
 
-    /// The TCP connection below, where it is this one's alone.
-    pub fn tcp(&self) -> Option<&TcpStream> {
-        match self {
-            Self::Plain(stream) => Some(stream),
-            Self::Tls(stream) => Some(stream.tcp()),
-            Self::H2(_) => None,
-        }
-    }
-
     /// Reads into a buffer of somebody else's.
     pub fn poll_read(&mut self, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_read(context, out),
+            Self::Unix(stream) => Pin::new(stream).poll_read(context, out),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(context, out),
             Self::H2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+
+    /// The socket below, where it is this one's alone.
+    pub fn socket(&self) -> Option<SockRef<'_>> {
+        match self {
+            Self::Plain(stream) => Some(SockRef::from(stream)),
+            Self::Unix(stream) => Some(SockRef::from(stream)),
+            Self::Tls(stream) => Some(SockRef::from(stream.tcp())),
+            Self::H2(_) => None,
+        }
+    }
+
+    /// Waits for bytes at the socket below.
+    pub fn poll_socket_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(stream) => stream.poll_read_ready(context),
+            Self::Unix(stream) => stream.poll_read_ready(context),
+            Self::Tls(stream) => stream.tcp().poll_read_ready(context),
+            Self::H2(_) => Poll::Pending,
+        }
+    }
+
+    /// Looks at what waits at the socket below, and leaves it there. What `is_nothing` says so of counts as nothing.
+    ///
+    /// # Errors
+    /// `WouldBlock` where nothing has come, and what else the system says.
+    pub fn try_peek_socket(&self, bytes: &mut [u8], is_nothing: impl Fn(&[u8]) -> bool) -> io::Result<usize> {
+        let mut peek = |descriptor| {
+            let count = recv(descriptor, bytes, MsgFlags::MSG_PEEK)?;
+            let seen = bytes.get(..count).unwrap_or_default();
+            if is_nothing(seen) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(count) }
+        };
+        match self {
+            Self::Plain(stream) => stream.try_io(Interest::READABLE, || peek(stream.as_raw_fd())),
+            Self::Unix(stream) => stream.try_io(Interest::READABLE, || peek(stream.as_raw_fd())),
+            Self::Tls(_) | Self::H2(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Reads from the socket below, past every layer above it.
+    ///
+    /// # Errors
+    /// `WouldBlock` where nothing has come, and what else the system says.
+    pub fn try_read_socket(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.try_read(bytes),
+            Self::Unix(stream) => stream.try_read(bytes),
+            Self::Tls(stream) => stream.tcp().try_read(bytes),
+            Self::H2(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Our address; `None`: it has none, or is not known.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::H2(stream) => stream.carrier().local,
+            Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => self.socket()?.local_addr().ok()?.as_socket(),
+        }
+    }
+}
+
+impl From<Dialled> for ServerStream {
+    fn from(dialled: Dialled) -> Self {
+        match dialled {
+            Dialled::Tcp(stream) => Self::Plain(stream),
+            Dialled::Unix(stream) => Self::Unix(stream),
         }
     }
 }
 
 impl Stream for ServerStream {
     fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
-        let Self::Plain(stream) = self;
-        poll_fill(stream, context, buffer)
+        match self {
+            Self::Plain(stream) => poll_fill(stream, context, buffer),
+            Self::Unix(stream) => poll_fill(stream, context, buffer),
+        }
     }
 
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        let Self::Plain(stream) = self;
-        poll_write_tcp(stream, context, slices)
+        match self {
+            Self::Plain(stream) => poll_write_socket(stream, context, slices),
+            Self::Unix(stream) => poll_write_socket(stream, context, slices),
+        }
     }
 
     fn poll_flush(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+        match self {
+            Self::Plain(_) | Self::Unix(_) => Poll::Ready(Ok(())),
+        }
     }
 
     fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self::Plain(stream) = self;
-        Pin::new(stream).poll_shutdown(context)
+        match self {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+        }
     }
 }
 
@@ -260,19 +375,35 @@ impl ServerStream {
     pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         #[cfg(test)]
         crate::request::tests::faults::step();
-        let Self::Plain(stream) = self;
-        stream.poll_read_ready(context)
+        match self {
+            Self::Plain(stream) => stream.poll_read_ready(context),
+            Self::Unix(stream) => stream.poll_read_ready(context),
+        }
     }
 
     /// Whether an idle connection has stayed silent: neither closed nor chattering. Costs no syscall unless the runtime has
     /// seen something arrive, or `is_certain` asks for the socket itself to be looked at.
     pub fn is_quiet(&self, is_certain: bool) -> bool {
-        let Self::Plain(stream) = self;
         let seen = if is_certain {
-            socket2::SockRef::from(stream).peek(&mut [std::mem::MaybeUninit::uninit()])
+            self.socket().peek(&mut [std::mem::MaybeUninit::uninit()])
         } else {
-            stream.try_read(&mut [0])
+            match self {
+                Self::Plain(stream) => stream.try_read(&mut [0]),
+                Self::Unix(stream) => stream.try_read(&mut [0]),
+            }
         };
         matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// The address at the other end; `None`: it has none, or is not known.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        self.socket().peer_addr().ok()?.as_socket()
+    }
+
+    fn socket(&self) -> SockRef<'_> {
+        match self {
+            Self::Plain(stream) => SockRef::from(stream),
+            Self::Unix(stream) => SockRef::from(stream),
+        }
     }
 }

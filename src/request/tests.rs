@@ -21,6 +21,7 @@ use crate::request::buffers::SMALL;
 use crate::request::connection;
 use crate::request::listener::Listener;
 use crate::request::process::Process;
+use crate::request::stream::ClientStream;
 use crate::request::worker::Worker;
 use crate::shared::counters::ProcessCounters;
 use crate::shared::outcome::{Outcome, OutcomeReceiver, outcome_queue};
@@ -234,7 +235,7 @@ rule use="a"
         let client = TcpStream::connect(self.listener.local).await.unwrap();
         let (stream, peer) = self.door.accept().await.unwrap();
         self.worker.shared.connections.enter();
-        (client, connection::life(&self.worker, &self.listener, stream, peer))
+        (client, connection::life(&self.worker, &self.listener, ClientStream::Plain(stream), peer))
     }
 
     fn active(&self) -> u32 {

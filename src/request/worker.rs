@@ -26,8 +26,8 @@ use crate::request::deadlines::{Deadline, Deadlines};
 use crate::request::exchange::scratch::Scratch;
 use crate::request::listener::{self, Closing, Listener};
 use crate::request::process::{ClientPlace, Process};
-use crate::request::upstream::IdleConnections;
-use crate::shared::inbox::Order;
+use crate::request::upstream::{IdleConnections, Owner};
+use crate::shared::inbox::{ListeningSocket, Order};
 use crate::shared::lease::Admission;
 use crate::shared::outcome::OutcomeSender;
 use crate::shared::snapshot::SnapshotStore;
@@ -126,25 +126,16 @@ impl Worker {
     /// number: theirs are those of all their clients.
     pub fn register(self: &Rc<Self>, peer: IpAddr, listener: &Listener) -> ConnectionTicket {
         let (number, deadline) = self.enlist();
-        let config = &listener.config;
-        let place = config
-            .limits
-            .connections_per_client_max
-            .filter(|_| !is_trusted(peer.to_canonical(), &config.trusted_proxies))
-            .map(|max| self.shared.clients.enter(listener.index, peer, max));
-        ConnectionTicket {
-            worker: Rc::downgrade(self),
-            number,
-            deadline,
-            counted: Some(Arc::clone(&self.shared)),
-            place,
-        }
+        let place = place_of(&self.shared, peer, listener);
+        let counted = Some(Arc::clone(&self.shared));
+        ConnectionTicket { worker: Rc::downgrade(self), number, deadline, counted, place, owns_idle: Cell::new(false) }
     }
 
     /// Takes a stream of an HTTP/2 connection into the list: it is reached like a connection and counts as none.
     pub fn register_stream(self: &Rc<Self>) -> ConnectionTicket {
         let (number, deadline) = self.enlist();
-        ConnectionTicket { worker: Rc::downgrade(self), number, deadline, counted: None, place: None }
+        let owns_idle = Cell::new(false);
+        ConnectionTicket { worker: Rc::downgrade(self), number, deadline, counted: None, place: None, owns_idle }
     }
 
     fn enlist(&self) -> (u64, Rc<Deadline>) {
@@ -202,9 +193,16 @@ impl Worker {
     }
 
     async fn sweep(self: Rc<Self>) {
+        let mut whereabouts = 0;
         loop {
             tokio::time::sleep(SWEEP).await;
             let now = clock::refresh();
+            self.admission.snapshot(|snapshot| {
+                if snapshot.whereabouts != whereabouts {
+                    whereabouts = snapshot.whereabouts;
+                    snapshot.pools.iter().flat_map(|pool| &pool.endpoints).for_each(|server| self.idle.follow(server));
+                }
+            });
             self.idle.sweep(now);
             if let Some(log) = &mut *self.log.borrow_mut() {
                 log.flush(now);
@@ -225,6 +223,13 @@ impl Drop for WarmPlace<'_> {
     }
 }
 
+/// A place among the connections of that client, where the listener bounds them.
+fn place_of(shared: &Process, client: IpAddr, listener: &Listener) -> Option<ClientPlace> {
+    let max = listener.config.limits.connections_per_client_max?;
+    let is_proxy = is_trusted(client.to_canonical(), &listener.config.trusted_proxies);
+    (!is_proxy).then(|| shared.clients.enter(listener.index, client, max))
+}
+
 /// A connection's entry in the worker's list; it leaves with this.
 #[derive(Debug)]
 pub struct ConnectionTicket {
@@ -234,12 +239,25 @@ pub struct ConnectionTicket {
     /// Where it counts as a connection.
     counted: Option<Arc<Process>>,
     place: Option<ClientPlace>,
+    /// Whether connections to servers may be idle that are for this connection alone.
+    owns_idle: Cell<bool>,
 }
 
 impl ConnectionTicket {
     /// The connection's deadline.
     pub fn deadline(&self) -> Rc<Deadline> {
         Rc::clone(&self.deadline)
+    }
+
+    /// Counts the connection as one of that client, for which the peer has made it.
+    pub fn belongs_to(&mut self, client: IpAddr, listener: &Listener) {
+        self.place = self.counted.as_ref().and_then(|process| place_of(process, client, listener));
+    }
+
+    /// The mark of idle connections to servers that are for this connection alone; they end with it.
+    pub fn owner(&self) -> Owner {
+        self.owns_idle.set(true);
+        Owner(self.number)
     }
 
     /// Whether the client has more connections than it may.
@@ -255,6 +273,9 @@ impl Drop for ConnectionTicket {
         }
         if let Some(worker) = self.worker.upgrade() {
             worker.connections.borrow_mut().remove(&self.number);
+            if self.owns_idle.get() {
+                worker.idle.forget(Owner(self.number));
+            }
         }
         self.deadline.retire();
     }
@@ -356,9 +377,9 @@ impl Duty {
         }
     }
 
-    fn add(&mut self, listener: ListenerIndex, socket: std::net::TcpListener) {
+    fn add(&mut self, listener: ListenerIndex, socket: ListeningSocket) {
         let plan = self.listeners.iter().find(|plan| plan.index == listener);
-        match (plan, tokio::net::TcpListener::from_std(socket)) {
+        match (plan, listener::Socket::new(socket)) {
             (Some(plan), Ok(socket)) => {
                 let closing = Rc::<Closing>::default();
                 let task = listener::accept(Rc::clone(&self.worker), Arc::clone(plan), socket, Rc::clone(&closing));

@@ -1,6 +1,7 @@
 //! The one way to tell a worker something: a bounded inbox. It is never on a request's path.
 
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 
 use tokio::sync::mpsc;
 
@@ -8,6 +9,15 @@ use crate::base::id::ListenerIndex;
 
 /// Orders that may wait in an inbox: a listener each, and the few of stopping.
 const CAPACITY: usize = 4096;
+
+/// A socket that listens, in the system's hands.
+#[derive(Debug)]
+pub enum ListeningSocket {
+    /// On an IP address.
+    Tcp(TcpListener),
+    /// On a file.
+    Unix(UnixListener),
+}
 
 /// An order to a worker.
 #[derive(Debug)]
@@ -17,7 +27,7 @@ pub enum Order {
         /// Whose socket it is.
         listener: ListenerIndex,
         /// The socket, bound and listening.
-        socket: TcpListener,
+        socket: ListeningSocket,
     },
     /// Accept no more from this listener's sockets.
     Remove(ListenerIndex),

@@ -5,6 +5,7 @@
 //! A worker looks at the snapshot through a cache of its own, once for each choice, and does not hold it while it forwards.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -12,13 +13,15 @@ use arc_swap::cache::Cache;
 
 use crate::base::id::{PoolIndex, ServerSlot};
 use crate::pure::config::Config;
-use crate::pure::pool::{Candidate, Pool, PoolView, Server, Share, State, Tried, Wanted, is_in_panic};
+use crate::pure::pool::{Candidate, Pool, PoolView, Share, State, Tried, Wanted, is_in_panic};
+use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::compile::RuleSet;
-use crate::shared::counters::{PoolRecord, ProcessCounters, ServerRecord};
+use crate::shared::counters::{PoolRecord, ProcessCounters};
+pub use crate::shared::endpoint::Endpoint;
 
 mod registry;
 
-use registry::Registry;
+use registry::{Enrolled, Registry};
 
 /// Everything that decides a request.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub struct Snapshot {
     pub rules: Arc<RuleSet>,
     /// The pools in file order; [`PoolIndex`] counts them.
     pub pools: Vec<Arc<PoolSnapshot>>,
+    /// Another for each change of a server's addresses, and for each configuration.
+    pub whereabouts: u64,
     _alive: Alive,
 }
 
@@ -68,21 +73,16 @@ pub struct PoolSnapshot {
     pub generation: u64,
 }
 
-/// A server as a request holds it: one count of references, whatever is needed of it.
-#[derive(Debug)]
-pub struct Endpoint {
-    /// What the rule files say.
-    pub server: Arc<Server>,
-    /// What is counted.
-    pub record: Arc<ServerRecord>,
-    /// Counts the addresses it has had.
-    pub incarnation: u32,
-}
-
 impl Snapshot {
     /// The pool at this position.
     pub fn pool(&self, index: PoolIndex) -> Option<&Arc<PoolSnapshot>> {
         self.pools.get(index.0 as usize)
+    }
+
+    /// The PROXY header that connections to that server begin with.
+    pub fn proxy_protocol_of(&self, endpoint: &Endpoint) -> Option<Version> {
+        let pool = self.pools.iter().find(|pool| pool.pool.name == endpoint.server.id.pool)?;
+        pool.pool.upstream.proxy_protocol
     }
 
     /// The position now of the pool of this name, which stood at `index` when it was last seen; `None`: it is gone.
@@ -173,23 +173,51 @@ impl SnapshotStore {
                 candidate.share = share;
             }
         }
-        let mut has_changed = false;
-        for (new, old) in pools.iter_mut().zip(&old.pools) {
-            if !Arc::ptr_eq(new, old) {
-                has_changed = true;
-                let pool = Arc::make_mut(new);
-                pool.in_panic = is_in_panic(&pool.candidates);
-                pool.generation = registry.next_generation();
+        if renew_changed(&mut pools, &old.pools, &mut registry) {
+            self.current.store(Arc::new(Snapshot {
+                config: Arc::clone(&old.config),
+                rules: Arc::clone(&old.rules),
+                pools,
+                whereabouts: old.whereabouts,
+                _alive: Alive::new(&self.process),
+            }));
+        }
+    }
+
+    /// Publishes the addresses that servers' names have now. Where they are others than before, the server keeps number,
+    /// counters and share, and is thought of as up again, unless an operator has taken it out. Returns whether any are.
+    pub fn set_addresses(&self, found: &[(ServerSlot, Arc<[SocketAddr]>)]) -> bool {
+        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.current.load_full();
+        let mut pools = old.pools.clone();
+        for (slot, addresses) in found {
+            let Some((pool, position)) = registry.place(*slot) else { continue };
+            let Some(pool) = pools.get_mut(pool) else { continue };
+            let Some(known) = pool.endpoints.get(position).map(Arc::clone) else { continue };
+            let Some(incarnation) = registry.resolve(&known.server.id, addresses) else { continue };
+            let pool = Arc::make_mut(pool);
+            if let Some(candidate) = pool.candidates.get_mut(position) {
+                candidate.incarnation = incarnation;
+                if matches!(candidate.state, State::Suspect { .. } | State::Down | State::Recovering) {
+                    candidate.state = State::Up;
+                }
+            }
+            if let Some(endpoint) = pool.endpoints.get_mut(position) {
+                let (server, record) = (Arc::clone(&known.server), Arc::clone(&known.record));
+                *endpoint = Arc::new(Endpoint::new(server, record, incarnation, Arc::clone(addresses)));
             }
         }
+        let has_changed = renew_changed(&mut pools, &old.pools, &mut registry);
         if has_changed {
             self.current.store(Arc::new(Snapshot {
                 config: Arc::clone(&old.config),
                 rules: Arc::clone(&old.rules),
                 pools,
+                whereabouts: registry.next_whereabouts(),
                 _alive: Alive::new(&self.process),
             }));
         }
+        has_changed
     }
 
     /// Publishes another configuration. Servers that stay keep number, counters and, where the address is the same, state
@@ -220,6 +248,20 @@ impl std::fmt::Debug for SnapshotCache {
     }
 }
 
+/// Brings the pools that are not the old ones up to their servers' states. Returns whether there are any.
+fn renew_changed(pools: &mut [Arc<PoolSnapshot>], old: &[Arc<PoolSnapshot>], registry: &mut Registry) -> bool {
+    let mut has_changed = false;
+    for (new, old) in pools.iter_mut().zip(old) {
+        if !Arc::ptr_eq(new, old) {
+            has_changed = true;
+            let pool = Arc::make_mut(new);
+            pool.in_panic = is_in_panic(&pool.candidates);
+            pool.generation = registry.next_generation();
+        }
+    }
+    has_changed
+}
+
 /// Makes a snapshot of a configuration, keeping of the old pools what stays.
 fn assemble(
     registry: &mut Registry,
@@ -239,7 +281,7 @@ fn assemble(
         })
         .collect();
     registry.end();
-    Snapshot { config, rules, pools, _alive: Alive::new(process) }
+    Snapshot { config, rules, pools, whereabouts: registry.next_whereabouts(), _alive: Alive::new(process) }
 }
 
 fn assemble_pool(
@@ -256,7 +298,7 @@ fn assemble_pool(
     let mut candidates = Vec::with_capacity(pool.servers.len());
     let mut endpoints = Vec::with_capacity(pool.servers.len());
     for (index, server) in pool.servers.iter().enumerate() {
-        let (record, incarnation) = registry.enrol(server, (position, index));
+        let Enrolled { record, incarnation, named } = registry.enrol(server, (position, index));
         let kept = held.get(&record.slot).filter(|(candidate, _)| candidate.incarnation == incarnation);
         let kept_share = kept.filter(|(old, _)| old.server.weight == server.weight).map(|(old, _)| old.share);
         candidates.push(Candidate {
@@ -270,7 +312,7 @@ fn assemble_pool(
         });
         endpoints.push(match kept {
             Some((old, endpoint)) if *old.server == **server => Arc::clone(endpoint),
-            _ => Arc::new(Endpoint { server: Arc::clone(server), record, incarnation }),
+            _ => Arc::new(Endpoint::new(Arc::clone(server), record, incarnation, named)),
         });
     }
     let is_same_roster = |old: &&PoolSnapshot| {

@@ -1,12 +1,52 @@
-//! Connections to servers. One attempt, one deadline; it refuses to try again: the exchange and the health checks decide.
+//! Connections to servers, over TCP or a unix socket. One attempt for each address within one deadline; it refuses to try
+//! again and to resolve names: the exchange and the health checks decide, and what a name means was found out before.
 
 use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use nix::errno::Errno;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{Instant, timeout_at};
 
 use crate::base::error::Blame;
 use crate::pure::pool::Address;
+use crate::shared::endpoint::Endpoint;
+
+/// How long a unix socket whose queue is full is left alone before it is tried again: the system does not tell when there
+/// is room.
+const FULL_PAUSE: Duration = Duration::from_millis(5);
+
+/// A connection to a server.
+#[derive(Debug)]
+pub enum Dialled {
+    /// Over TCP.
+    Tcp(TcpStream),
+    /// Over a unix socket.
+    Unix(UnixStream),
+}
+
+impl Dialled {
+    /// Writes what it takes of the bytes at once.
+    ///
+    /// # Errors
+    /// `WouldBlock` where it takes nothing, and what else the system says.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write(bytes),
+            Self::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+
+    /// Our address and the server's; `None`: they have none, or are not known.
+    pub fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        match self {
+            Self::Tcp(stream) => Some((stream.local_addr().ok()?, stream.peer_addr().ok()?)),
+            Self::Unix(_) => None,
+        }
+    }
+}
 
 /// Why a connection could not be made. Nothing of a request was written, so any request may be sent elsewhere.
 #[derive(Debug, thiserror::Error)]
@@ -20,31 +60,60 @@ pub enum DialError {
     /// There is no way to the server.
     #[error("unreachable: {0}")]
     Unreachable(io::Error),
+    /// The server's name has no address yet.
+    #[error("the server's name has not been resolved yet")]
+    Unresolved,
     /// We have no descriptor, port or memory left.
     #[error("this machine is out of descriptors, ports or memory: {0}")]
     Exhausted(io::Error),
-    /// The kind of address can't be dialled yet.
-    #[error("addresses of this kind are not supported yet")]
-    Unsupported,
 }
 
 impl DialError {
     /// Who is to blame: only a server's fault is evidence against it.
     pub const fn blame(&self) -> Blame {
         match self {
-            Self::Refused | Self::TimedOut | Self::Unreachable(_) => Blame::Server,
-            Self::Exhausted(_) | Self::Unsupported => Blame::Us,
+            Self::Refused | Self::TimedOut | Self::Unreachable(_) | Self::Unresolved => Blame::Server,
+            Self::Exhausted(_) => Blame::Us,
         }
     }
 }
 
-/// Connects to `address` within `timeout`.
+/// Connects to a server within `timeout`. The addresses of a name are tried in turn, from the one that worked last on; each
+/// gets its share of the time that is left.
 ///
 /// # Errors
-/// [`DialError`] where no connection came about.
-pub async fn dial(address: &Address, timeout: Duration) -> Result<TcpStream, DialError> {
-    let Address::Socket(address) = address else { return Err(DialError::Unsupported) };
-    match tokio::time::timeout(timeout, TcpStream::connect(address)).await {
+/// [`DialError`] where no connection came about; that of the last address that was tried.
+pub async fn dial(endpoint: &Endpoint, timeout: Duration) -> Result<Dialled, DialError> {
+    let deadline = Instant::now() + timeout;
+    match &endpoint.server.address {
+        Address::Socket(address) => connect(*address, deadline).await.map(Dialled::Tcp),
+        Address::Unix(path) => connect_unix(path, deadline).await.map(Dialled::Unix),
+        Address::Name(..) => dial_named(endpoint, deadline).await.map(Dialled::Tcp),
+    }
+}
+
+async fn dial_named(endpoint: &Endpoint, deadline: Instant) -> Result<TcpStream, DialError> {
+    let mut last = DialError::Unresolved;
+    let mut left = u32::try_from(endpoint.named().len()).unwrap_or(u32::MAX);
+    for (position, address) in endpoint.named_from_last_good() {
+        let now = Instant::now();
+        let share = deadline.saturating_duration_since(now) / left.max(1);
+        left = left.saturating_sub(1);
+        match connect(address, now + share).await {
+            Ok(stream) => {
+                endpoint.worked(position);
+                return Ok(stream);
+            }
+            // What this machine lacks, it lacks for the next address too.
+            Err(error @ DialError::Exhausted(_)) => return Err(error),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+async fn connect(address: SocketAddr, deadline: Instant) -> Result<TcpStream, DialError> {
+    match timeout_at(deadline, TcpStream::connect(address)).await {
         Ok(Ok(stream)) => {
             // Heads and small bodies leave in one write: waiting for more would only delay them.
             stream.set_nodelay(true).map_err(DialError::Unreachable)?;
@@ -55,8 +124,24 @@ pub async fn dial(address: &Address, timeout: Duration) -> Result<TcpStream, Dia
     }
 }
 
+async fn connect_unix(path: &Path, deadline: Instant) -> Result<UnixStream, DialError> {
+    loop {
+        match timeout_at(deadline, UnixStream::connect(path)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            // The server's queue is full (unix(7)); to TCP the system would not have answered.
+            Ok(Err(error)) if error.raw_os_error() == Some(Errno::EAGAIN as i32) => {
+                if Instant::now() >= deadline {
+                    return Err(DialError::TimedOut);
+                }
+                tokio::time::sleep_until(deadline.min(Instant::now() + FULL_PAUSE)).await;
+            }
+            Ok(Err(error)) => return Err(classify(error)),
+            Err(_elapsed) => return Err(DialError::TimedOut),
+        }
+    }
+}
+
 fn classify(error: io::Error) -> DialError {
-    use nix::errno::Errno;
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ECONNREFUSED | Errno::ECONNRESET) => DialError::Refused,
         Some(Errno::ETIMEDOUT) => DialError::TimedOut,
@@ -64,5 +149,66 @@ fn classify(error: io::Error) -> DialError {
             DialError::Exhausted(error)
         }
         _ => DialError::Unreachable(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::shared::endpoint::tests::endpoint;
+
+    const TIMEOUT: Duration = Duration::from_secs(5);
+
+    fn run<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+    }
+
+    #[test]
+    fn the_addresses_of_a_name_are_tried_in_turn_and_the_good_one_first_from_then_on() {
+        let open = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let (good, bad) = (open.local_addr().unwrap(), closed.local_addr().unwrap());
+        drop(closed);
+        let endpoint = endpoint(Address::Name("a.test".to_owned(), 1), &[bad, good]);
+        run(async {
+            for _ in 0..2 {
+                let Dialled::Tcp(stream) = dial(&endpoint, TIMEOUT).await.unwrap() else { panic!("TCP") };
+                assert_eq!(stream.peer_addr().unwrap(), good);
+            }
+        });
+        assert_eq!(endpoint.named_from_last_good().next(), Some((1, good)));
+    }
+
+    #[test]
+    fn a_name_without_an_address_is_unresolved_and_one_whose_addresses_all_refuse_is_refused() {
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let bad = closed.local_addr().unwrap();
+        drop(closed);
+        let dialled = |named: &[SocketAddr]| {
+            run(async { dial(&endpoint(Address::Name("a.test".to_owned(), 1), named), TIMEOUT).await.map(|_| ()) })
+        };
+        assert!(matches!(dialled(&[]), Err(DialError::Unresolved)));
+        assert!(matches!(dialled(&[bad, bad]), Err(DialError::Refused)));
+    }
+
+    #[test]
+    fn a_unix_socket_answers_is_missing_refuses_or_has_a_full_queue() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let dialled = |timeout| run(async { dial(&endpoint(Address::Unix(path.clone()), &[]), timeout).await });
+        assert!(matches!(dialled(TIMEOUT), Err(DialError::Unreachable(_))));
+        let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
+        socket.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
+        assert!(matches!(dialled(TIMEOUT), Err(DialError::Refused)));
+        socket.listen(0).unwrap();
+        let first = dialled(TIMEOUT).unwrap();
+        assert!(matches!(dialled(Duration::from_millis(60)), Err(DialError::TimedOut)));
+        drop((first, socket));
+        assert!(matches!(dialled(TIMEOUT), Err(DialError::Refused)), "the file of a dead process");
+        std::fs::remove_file(&path).unwrap();
+        let _listener = UnixListener::bind(&path).unwrap();
+        assert!(matches!(dialled(TIMEOUT), Ok(Dialled::Unix(_))));
     }
 }

@@ -15,7 +15,7 @@
 //! | the wrong wildcard certificate is served | `transport::tls::table`, and the tests of TLS |
 //! | renewed certificates are ignored | comes with reload |
 //! | `Expect: 100-continue` gets two 100s and no answer | `forwarding::a_client_that_expects_100_gets_exactly_one_and_then_its_answer` |
-//! | a server's name is resolved once and for all | comes with names of servers |
+//! | a server's name is resolved once and for all | `names::a_server_whose_address_moves_is_found_again_without_a_restart` |
 //! | a longer catch-all host beats an exact one | `hosts_are_tried_in_file_order_whatever_their_length` |
 //! | memory climbs with clients that have gone | `cancellation::memory_and_descriptors_level_out_when_clients_come_and_vanish_for_long` |
 //! | a cut body ends as if it were whole | `bodies::an_answer_that_is_cut_short_never_looks_complete_to_a_client`; towards HTTP/2 clients it comes with HTTP/2 |

@@ -2,6 +2,7 @@
 //!
 //! It refuses to repair, follow, retry or keep anything: that would hide what is tested.
 
+use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,6 +72,8 @@ pub struct Options {
     pub receive_buffer: Option<usize>,
     /// The address to connect from: any of 127.0.0.0/8 makes another client.
     pub from: Option<IpAddr>,
+    /// What is sent first, before TLS.
+    pub first: Vec<u8>,
     /// TLS with this name (an IP address sends no SNI) and this configuration.
     pub tls: Option<(String, Arc<ClientConfig>)>,
 }
@@ -92,6 +95,7 @@ impl Options {
         let socket = TcpStream::from(socket);
         socket.set_nodelay(true)?;
         let local = socket.local_addr()?;
+        (&socket).write_all(&self.first)?;
         let (stream, handshake): (Box<dyn Stream>, _) = match self.tls {
             None => (Box::new(socket), None),
             Some((name, config)) => {

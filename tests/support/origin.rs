@@ -56,30 +56,42 @@ fn bound(address: SocketAddr) -> Socket {
     socket
 }
 
-fn keeper() -> (Socket, SocketAddr) {
-    let keeper = bound(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
+fn keeper(at: SocketAddr) -> (Socket, SocketAddr) {
+    let keeper = bound(at);
     let address = keeper.local_addr().expect("a bound socket's address").as_socket().expect("an IP address");
     (keeper, address)
 }
 
 /// An address that refuses connections for as long as the socket lives.
 pub fn refused_address() -> (Socket, SocketAddr) {
-    keeper()
+    keeper(ANY)
 }
+
+/// Any free port.
+const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 impl Origin {
     /// An origin that answers every request with 200, `X-Origin: name` and its name as the body.
     pub fn new(name: &str) -> Self {
+        Self::new_at(ANY, name)
+    }
+
+    /// An origin whose every request is handled by `handler`.
+    pub fn with(handler: impl Fn(&mut Exchange<'_>) + Send + Sync + 'static) -> Self {
+        Self::with_at(ANY, handler)
+    }
+
+    /// An origin like [`Self::new`] at this address.
+    pub fn new_at(address: SocketAddr, name: &str) -> Self {
         let name = name.to_owned();
-        Self::with(move |exchange| {
+        Self::with_at(address, move |exchange| {
             exchange.read_body();
             exchange.respond(200, &[("X-Origin", &name)], name.as_bytes());
         })
     }
 
-    /// An origin whose every request is handled by `handler`.
-    pub fn with(handler: impl Fn(&mut Exchange<'_>) + Send + Sync + 'static) -> Self {
-        let (keeper, address) = keeper();
+    fn with_at(address: SocketAddr, handler: impl Fn(&mut Exchange<'_>) + Send + Sync + 'static) -> Self {
+        let (keeper, address) = keeper(address);
         let handler: Handler = Arc::new(handler);
         let shared = Arc::new(Shared { handler: Mutex::new(handler), state: Mutex::default() });
         let origin = Self { address, _keeper: keeper, shared };

@@ -165,7 +165,8 @@ impl Setup {
     /// With all it said, where it ends or stays silent instead.
     #[track_caller]
     pub fn start(self) -> Proxy {
-        let listeners = self.rules.lines().filter(|line| line.trim_start().starts_with("listen ")).count();
+        let has_port = |line: &&str| line.trim_start().starts_with("listen ") && !line.contains("\"unix:");
+        let listeners = self.rules.lines().filter(has_port).count();
         let mut child = self.spawn();
         let said = [Lines::default(), Lines::default()];
         collect(child.stderr.take(), &said[1]);

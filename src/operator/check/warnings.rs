@@ -90,19 +90,20 @@ fn overlapping_listeners(config: &Config, warnings: &mut Vec<Problem>) {
     };
     let mut wide_ports = std::collections::HashMap::<u16, Vec<usize>>::new();
     for (index, listener) in config.listeners.iter().enumerate() {
-        if listener.address.ip().is_unspecified() && listener.address.port() != 0 {
-            wide_ports.entry(listener.address.port()).or_default().push(index);
+        let address = listener.address.socket();
+        if let Some(address) = address.filter(|address| address.ip().is_unspecified() && address.port() != 0) {
+            wide_ports.entry(address.port()).or_default().push(index);
         }
     }
     for (index, (listener, places)) in config.listeners.iter().zip(&config.places.listeners).enumerate() {
-        let address = listener.address;
+        let Some(address) = listener.address.socket() else { continue };
         let others = wide_ports.get(&address.port()).map(Vec::as_slice).unwrap_or_default();
         for other in others.iter().filter(|other| **other != index) {
             let (Some(wide), Some(wide_places)) = (config.listeners.get(*other), config.places.listeners.get(*other))
             else {
                 continue;
             };
-            if covers(wide.address.ip(), address.ip()) {
+            if covers(wide.address.stand_in().ip(), address.ip()) {
                 let problem = Problem::at(&places.node, format!("{address} is an address of {} too", wide.address));
                 let problem = problem.as_warning().label("two listeners for one address");
                 warnings.push(problem.also(&wide_places.node, "this one takes every address").help(

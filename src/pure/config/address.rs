@@ -1,40 +1,62 @@
 //! Addresses as rule files write them: of listeners, of servers, and ranges of clients.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 
+use super::ListenAddress;
 use super::node::Value;
 use super::problem::{Problem, Problems};
 use crate::pure::pool::Address;
 use crate::pure::rule::Cidr;
 
+/// The port that DNS servers listen on (RFC 1035 4.2).
+const DNS_PORT: u16 = 53;
+
+/// The longest path of a unix socket: `sun_path` has 108 bytes, the last of them zero (unix(7)).
+const UNIX_PATH_MAX: usize = 107;
+
 /// The address of a listener. `*:80` and `[::]:80` are the same: all addresses, of IPv4 and IPv6.
-pub(super) fn listener(value: Value<'_>, problems: &mut Problems) -> Option<SocketAddr> {
-    match read_listener(value.text()?) {
-        Ok(address) => Some(address),
-        Err(trouble) => {
-            problems.add(trouble.at(value));
-            None
-        }
-    }
+pub(super) fn listener(value: Value<'_>, problems: &mut Problems) -> Option<ListenAddress> {
+    let found = read_listener(value.text()?, |file| value.beside(file));
+    found.map_err(|trouble| problems.add(trouble.at(value))).ok()
 }
 
-/// The address that a text names a listener by, where it is one.
-pub(super) fn listener_named(text: &str) -> Option<SocketAddr> {
-    read_listener(text).ok()
+/// The address that a text names a listener by, where it is one; `beside` finds the file of a relative name.
+pub(super) fn listener_named(text: &str, beside: impl FnOnce(&str) -> PathBuf) -> Option<ListenAddress> {
+    read_listener(text, beside).ok()
 }
 
 /// The address of a server.
 pub(super) fn server(value: Value<'_>, problems: &mut Problems) -> Option<Address> {
     let text = value.text()?;
-    let found = read(text, "10.0.0.1:9000").and_then(|address| match address {
-        address if address.port() == 0 => Err(Trouble::new("a server has no port 0", "which port?")),
-        address if address.ip().is_unspecified() => {
+    let found = read(text, "10.0.0.1:9000").and_then(|found| match found {
+        Found::Unix(path) => unix(path, |file| value.beside(file)).map(Address::Unix),
+        Found::Socket(address) if address.ip().is_unspecified() => {
             let trouble = Trouble::new(format!("{} is no address of a server", address.ip()), "which machine?");
             Err(trouble.help(format!("this machine: \"127.0.0.1:{}\"", address.port())))
         }
-        address => Ok(Address::Socket(address)),
+        Found::Socket(address) if address.port() == 0 => no_port(),
+        Found::Name(_, 0) => no_port(),
+        Found::Socket(address) => Ok(Address::Socket(address)),
+        Found::Name(host, port) => Ok(Address::Name(host.to_ascii_lowercase(), port)),
     });
     found.map_err(|trouble| problems.add(trouble.at(value))).ok()
+}
+
+fn no_port() -> Result<Address, Trouble> {
+    Err(Trouble::new("a server has no port 0", "which port?"))
+}
+
+/// The address of a DNS server; its port is 53 where none is given.
+pub(super) fn resolver(value: Value<'_>, problems: &mut Problems) -> Option<SocketAddr> {
+    let text = value.text()?;
+    let address = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DNS_PORT)).or_else(|_| text.parse());
+    let address = address.ok().filter(|address| address.port() != 0 && !address.ip().is_unspecified());
+    if address.is_none() {
+        let trouble = Trouble::new(format!("`{text}` is no address of a DNS server"), "an IP address");
+        problems.add(trouble.help("such as \"10.0.0.53\" or \"10.0.0.53:5353\"").at(value));
+    }
+    address
 }
 
 /// An address, or a range of addresses such as `10.0.0.0/8`.
@@ -75,9 +97,10 @@ impl Trouble {
     }
 }
 
-fn read_listener(text: &str) -> Result<SocketAddr, Trouble> {
+fn read_listener(text: &str, beside: impl FnOnce(&str) -> PathBuf) -> Result<ListenAddress, Trouble> {
     if let Some(port) = text.strip_prefix("*:") {
-        return Ok(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), read_port(text, port)?));
+        let port = read_port(text, port)?;
+        return Ok(ListenAddress::Socket(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)));
     }
     if let Some(port) = text.strip_prefix(':').filter(|port| port.parse::<u16>().is_ok()) {
         let trouble = Trouble::new("an address is missing before the port", format!("write \"*:{port}\""));
@@ -87,22 +110,53 @@ fn read_listener(text: &str) -> Result<SocketAddr, Trouble> {
         let trouble = Trouble::new("a port alone is no address", format!("write \"*:{text}\""));
         return Err(trouble.help("`*` is every address of this machine"));
     }
-    read(text, "0.0.0.0:80")
+    match read(text, "0.0.0.0:80")? {
+        Found::Socket(address) => Ok(ListenAddress::Socket(address)),
+        Found::Unix(path) => unix(path, beside).map(ListenAddress::Unix),
+        Found::Name(host, port) => {
+            let trouble = Trouble::new(format!("a listener has no name, and `{host}` is one"), "an IP address");
+            Err(if host.eq_ignore_ascii_case("localhost") {
+                trouble.help(format!("write \"127.0.0.1:{port}\""))
+            } else {
+                trouble.help(format!("write an IP address of this machine, or \"*:{port}\" for all of them"))
+            })
+        }
+    }
 }
 
-/// Reads ip:port; what else could be meant gets an error of its own.
-fn read(text: &str, example: &'static str) -> Result<SocketAddr, Trouble> {
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return Ok(address);
+/// The file of a unix socket.
+fn unix(path: &str, beside: impl FnOnce(&str) -> PathBuf) -> Result<PathBuf, Trouble> {
+    if path.is_empty() || path.contains('\0') {
+        let trouble = Trouble::new("a unix socket has a file", "which file?");
+        return Err(trouble.help("such as \"unix:/run/app.sock\""));
     }
-    if text.starts_with("unix:") {
-        let trouble = Trouble::new("`unix:` addresses are not supported yet", "not in this version");
-        return Err(trouble.help(format!("use an IP address and a port: \"{example}\"")));
+    let path = beside(path);
+    if path.as_os_str().len() > UNIX_PATH_MAX {
+        let trouble = Trouble::new("this path is too long for a unix socket", "shorten it");
+        return Err(trouble.help(format!("the system takes at most {UNIX_PATH_MAX} bytes")));
+    }
+    Ok(path)
+}
+
+/// An address as it is written.
+enum Found<'t> {
+    Socket(SocketAddr),
+    Name(&'t str, u16),
+    Unix(&'t str),
+}
+
+/// Reads ip:port, name:port or unix:path; what else could be meant gets an error of its own.
+fn read<'t>(text: &'t str, example: &'static str) -> Result<Found<'t>, Trouble> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(Found::Socket(address));
+    }
+    if let Some(path) = text.strip_prefix("unix:") {
+        return Ok(Found::Unix(path));
     }
     if let Some((scheme, rest)) = text.split_once("://") {
         let rest = rest.split('/').next().unwrap_or_default();
         let trouble = Trouble::new(format!("`{scheme}://` does not belong here"), format!("write \"{rest}\""));
-        return Err(trouble.help("an address is an IP address and a port"));
+        return Err(trouble.help("an address is a host and a port"));
     }
     let bare_v6 = text
         .rsplit_once(':')
@@ -118,18 +172,13 @@ fn read(text: &str, example: &'static str) -> Result<SocketAddr, Trouble> {
         return Err(trouble.help(format!("such as \"{example}\"")));
     };
     let port = read_port(text, port)?;
-    if host.is_empty() || host.parse::<Ipv4Addr>().is_ok() || !is_host_name(host) {
+    if host.is_empty() || host.parse::<Ipv4Addr>().is_ok() || !is_host_name(host.strip_suffix('.').unwrap_or(host)) {
         return Err(Trouble::new(format!("`{host}` is no IP address"), format!("such as \"{example}\"")));
     }
     if host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Err(Trouble::new(format!("`{host}` is no IP address"), "four numbers from 0 to 255"));
     }
-    let trouble = Trouble::new("host names are not supported here yet", "not in this version");
-    Err(if host.eq_ignore_ascii_case("localhost") {
-        trouble.help(format!("write \"127.0.0.1:{port}\""))
-    } else {
-        trouble.help(format!("write the IP address of {host}"))
-    })
+    Ok(Found::Name(host, port))
 }
 
 fn read_port(text: &str, port: &str) -> Result<u16, Trouble> {

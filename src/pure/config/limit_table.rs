@@ -260,7 +260,12 @@ impl Default for Settings {
             },
             process: ProcessLimits { connections_max: None, buffer_memory: Bytes(0), drain_timeout: zero },
             timeouts: Timeouts { connect: zero, response: zero, tunnel: zero },
-            upstream: Upstream { protocol: UpstreamProtocol::Http1, idle_max: 0, idle_timeout: zero },
+            upstream: Upstream {
+                protocol: UpstreamProtocol::Http1,
+                idle_max: 0,
+                idle_timeout: zero,
+                proxy_protocol: None,
+            },
             retry: Retry { count: 0, on_connect: true, on_reset: true, on_status: Vec::new() },
         };
         for entry in LIMITS {

@@ -3,24 +3,46 @@
 use super::address;
 use super::limit_table::Settings;
 use super::limits::{self, Site};
-use super::node::Node;
+use super::node::{Node, Value};
 use super::problem::{Problem, Problems};
-use super::{CertificateFiles, Listener, Protocols, Tls};
+use super::{CertificateFiles, ListenAddress, Listener, Protocols, Tls};
+use crate::pure::rule::Cidr;
+
+/// The permissions of a unix socket where none are given: its owner's and group's.
+const MODE: u32 = 0o660;
 
 /// A listener, with the limits of the top where it has none of its own. `None` where its address is wrong.
 pub(super) fn read(node: Node<'_>, top: &Settings, problems: &mut Problems) -> Option<Listener> {
     let tls = node.child("tls").map(|tls| read_tls(tls, problems));
-    let trusted_proxies =
-        node.settings("trusted-proxies").filter_map(|value| address::range(value, problems)).collect();
     let mut settings = top.clone();
     limits::read(node.children("limits"), Site::Listener, &mut settings, problems);
     let protocols = read_protocols(node, tls.is_some(), problems);
+    let proxy_protocol = node.child("proxy-protocol");
+    if let Some(proxy_protocol) = proxy_protocol.filter(|_| node.settings("trusted-proxies").next().is_none()) {
+        problems.add(
+            Problem::at(&proxy_protocol.place(), "`proxy-protocol` lacks `trusted-proxies`")
+                .label("nobody is believed, so every connection would be closed")
+                .help(r#"name the proxies in front: trusted-proxies "10.0.0.0/8""#),
+        );
+    }
     let switch = |name| node.setting(name).and_then(|value| value.switch()).unwrap_or(false);
+    let address = address::listener(node.argument(0)?, problems);
+    let mode = node.setting("mode").and_then(|value| read_mode(value, address.as_ref(), problems));
+    let trusted_proxies = read_trusted(node, address.as_ref(), problems);
+    let address = address?;
+    if let (ListenAddress::Unix(_), Some(tls)) = (&address, node.child("tls")) {
+        let problem = Problem::at(&tls.name_place(), "TLS on a unix socket is not supported yet");
+        problems.add(
+            problem.label("not in this version").help("who can connect is said by the socket's permissions: `mode`"),
+        );
+    }
     Some(Listener {
-        address: address::listener(node.argument(0)?, problems)?,
+        address,
+        mode: mode.unwrap_or(MODE),
         tls,
         protocols,
         trusted_proxies,
+        proxy_protocol: proxy_protocol.is_some(),
         via: node.setting("via").and_then(|value| value.text()) != Some("off"),
         request_id: switch("request-id"),
         half_close: switch("half-close"),
@@ -52,6 +74,48 @@ fn read_protocols(node: Node<'_>, is_tls: bool, problems: &mut Problems) -> Prot
         }
     }
     protocols
+}
+
+/// Whose forwarding fields are believed. `unix` is every peer of a unix socket, and nobody else's.
+fn read_trusted(node: Node<'_>, address: Option<&ListenAddress>, problems: &mut Problems) -> Vec<Cidr> {
+    let is_unix = matches!(address, Some(ListenAddress::Unix(_)));
+    let mut names_unix = false;
+    let mut trusted = Vec::new();
+    for value in node.settings("trusted-proxies") {
+        if value.text() != Some("unix") {
+            trusted.extend(address::range(value, problems));
+            continue;
+        }
+        names_unix = true;
+        trusted.push(Cidr { address: ListenAddress::peer(), prefix: 32 });
+        if address.is_some() && !is_unix {
+            let problem = Problem::at(&value.place(), "nobody comes here by a unix socket").label("not this one");
+            problems.add(problem.help("`unix` belongs to a listener such as \"unix:/run/pointsman.sock\""));
+        }
+    }
+    if is_unix
+        && !names_unix
+        && let Some(value) = node.settings("trusted-proxies").next()
+    {
+        let problem = Problem::at(&value.place(), "who comes by a unix socket has no address").label("nobody has this");
+        problems.add(problem.help("add \"unix\": it is whoever may connect to the socket"));
+    }
+    trusted
+}
+
+fn read_mode(value: Value<'_>, address: Option<&ListenAddress>, problems: &mut Problems) -> Option<u32> {
+    let text = value.text()?;
+    if matches!(address, Some(ListenAddress::Socket(_))) {
+        let problem = Problem::at(&value.place(), "only a unix socket has permissions").label("not here");
+        problems.add(problem.help("`mode` belongs to a listener such as \"unix:/run/pointsman.sock\""));
+        return None;
+    }
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777 && text.len() <= 4);
+    if mode.is_none() {
+        let problem = Problem::at(&value.place(), format!("`{text}` is no mode")).label("three octal digits");
+        problems.add(problem.help("\"0660\" lets the owner and the group connect, \"0666\" everybody"));
+    }
+    mode
 }
 
 fn read_tls(node: Node<'_>, problems: &mut Problems) -> Tls {

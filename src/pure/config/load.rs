@@ -14,7 +14,7 @@ use super::node::Node;
 use super::places::{Places, PoolPlaces, RulePlaces};
 use super::problem::{ConfigErrors, Problem, Problems};
 use super::source::Place;
-use super::{AccessLog, Config, LogFormat, expect, listener, pool, rule, shape};
+use super::{AccessLog, Config, LogFormat, address, expect, listener, pool, rule, shape};
 use crate::base::id::{ListenerIndex, PoolIndex};
 
 /// Reads the rule file or folder `entry` with all that it includes.
@@ -48,6 +48,7 @@ fn empty() -> Config {
         rules: Vec::new(),
         expects: Vec::new(),
         workers: None,
+        resolvers: Vec::new(),
         user: None,
         access_log: None,
         process: Settings::default().process,
@@ -72,7 +73,7 @@ impl Loading {
         for node in &nodes {
             shape::check_top(*node, &mut self.problems);
         }
-        for name in ["workers", "user", "access-log"] {
+        for name in ["workers", "user", "access-log", "resolver"] {
             self.check_single(name, named(name));
         }
         let mut top = Settings::default();
@@ -91,6 +92,7 @@ impl Loading {
                 self.config.places.expects.push(node.place());
             }
         }
+        self.resolver(named("resolver").next());
         self.process(named("workers").next(), named("user").next(), named("access-log").next());
         if named("listen").next().is_none() && !expanded.is_incomplete {
             let problem = Problem::nowhere(format!("{}: there is no `listen`", entry.display()));
@@ -113,8 +115,9 @@ impl Loading {
                 self.names.is_incomplete = true;
                 continue;
             };
-            let address = listener.address;
-            let is_new = address.port() == 0 || unique.note(&address.to_string(), node.place(), &mut self.problems);
+            let address = listener.address.clone();
+            let is_new = address.socket().is_some_and(|address| address.port() == 0)
+                || unique.note(&address.to_string(), node.place(), &mut self.problems);
             if !is_new {
                 continue;
             }
@@ -178,6 +181,11 @@ impl Loading {
             }
         }
         names
+    }
+
+    fn resolver(&mut self, node: Option<Node<'_>>) {
+        let servers = node.into_iter().flat_map(|node| node.arguments());
+        self.config.resolvers = servers.filter_map(|value| address::resolver(value, &mut self.problems)).collect();
     }
 
     fn process(&mut self, workers: Option<Node<'_>>, user: Option<Node<'_>>, access_log: Option<Node<'_>>) {

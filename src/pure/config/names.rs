@@ -1,9 +1,9 @@
 //! The names that rule files give to listeners, pools and rules, found by hash.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::ListenAddress;
 use super::address;
 use super::node::Value;
 use super::problem::{Problem, Problems};
@@ -14,7 +14,7 @@ use crate::base::id::{ListenerIndex, PoolIndex};
 /// All names, once listeners and pools are read.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    listeners: HashMap<SocketAddr, Vec<ListenerIndex>>,
+    listeners: HashMap<ListenAddress, Vec<ListenerIndex>>,
     listener_texts: Vec<String>,
     pools: HashMap<Arc<str>, PoolIndex>,
     pool_names: Vec<Arc<str>>,
@@ -24,7 +24,7 @@ pub(super) struct Names {
 
 impl Names {
     /// Notes a listener as it was written; the next index is its own.
-    pub(super) fn add_listener(&mut self, text: &str, address: SocketAddr, index: ListenerIndex) {
+    pub(super) fn add_listener(&mut self, text: &str, address: ListenAddress, index: ListenerIndex) {
         self.listeners.entry(address).or_default().push(index);
         self.listener_texts.push(text.to_owned());
     }
@@ -52,7 +52,8 @@ impl Names {
     /// The listeners that a value names by their address: several only where they share port 0.
     pub(super) fn listeners(&self, value: Value<'_>, problems: &mut Problems) -> Vec<ListenerIndex> {
         let Some(text) = value.text() else { return Vec::new() };
-        let found = address::listener_named(text).and_then(|address| self.listeners.get(&address));
+        let found =
+            address::listener_named(text, |file| value.beside(file)).and_then(|address| self.listeners.get(&address));
         if let Some(found) = found {
             return found.clone();
         }

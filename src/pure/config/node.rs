@@ -2,6 +2,7 @@
 //!
 //! A value that does not fit its form reads as absent; [`super::shape`] has said so already.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,6 +114,11 @@ impl<'a> Value<'a> {
             place.span = start + span.start..start + span.end;
         }
         place
+    }
+
+    /// The file of that name beside the one that the value stands in.
+    pub(super) fn beside(&self, file: &str) -> PathBuf {
+        self.source.beside(file)
     }
 
     /// It as a text.

@@ -11,6 +11,7 @@ use super::suggest::did_you_mean;
 use super::{address, limits};
 use crate::base::id::ServerId;
 use crate::pure::pool::{Pool, SchedulerConfig, Server, Ties, WrrMode};
+use crate::pure::proxy_protocol::Version;
 
 /// A pool of that name.
 pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> Pool {
@@ -20,6 +21,13 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
             limits::read_pool_node(child, &mut settings);
         }
     }
+    let proxy_protocol = node.child("upstream").and_then(|node| node.setting("proxy-protocol"));
+    settings.upstream.proxy_protocol = match proxy_protocol.and_then(|value| value.text()) {
+        Some("v1") => Some(Version::V1),
+        Some("v2") => Some(Version::V2),
+        // Other words have been reported.
+        _ => None,
+    };
     if let Some(retry) = node.child("retry") {
         read_retry(retry, &mut settings, problems);
     }

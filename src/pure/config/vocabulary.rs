@@ -21,7 +21,7 @@ static CERTIFICATE: NodeForm = NodeForm::new("certificate", r#"certificate "cert
 static CLIENT_CA: NodeForm = NodeForm::later("client-ca");
 static TLS: NodeForm = NodeForm::new("tls", r#"tls { certificate "certs/site.crt" key="certs/site.key" }"#)
     .holding(&[&CERTIFICATE, &CLIENT_CA]);
-static PROXY_PROTOCOL: NodeForm = NodeForm::later("proxy-protocol");
+static PROXY_PROTOCOL: NodeForm = NodeForm::new("proxy-protocol", "proxy-protocol");
 
 static LIMIT_SETTINGS: [Setting; 12] = limit_table::settings("limits");
 static LIMITS: NodeForm =
@@ -31,10 +31,11 @@ static LISTEN: NodeForm = NodeForm::new("listen", r#"listen "0.0.0.0:80""#)
     .taking(&[ADDRESS], 1)
     .with(&[
         Setting::list("protocols", Kind::Word { now: &["http/1.1", "h2", "h2c"], later: &[] }),
-        Setting::list("trusted-proxies", text("an address range")),
+        Setting::list("trusted-proxies", text("an address range, or `unix`")),
         Setting::one("via", Kind::Word { now: &["on", "off"], later: &[] }),
         Setting::one("request-id", Kind::Switch),
         Setting::one("half-close", Kind::Switch),
+        Setting::text("mode", "permissions such as `0660`"),
     ])
     .holding(&[&TLS, &LIMITS, &PROXY_PROTOCOL])
     .repeated();
@@ -77,7 +78,10 @@ static SCHEDULER: NodeForm = NodeForm::new("scheduler", r#"scheduler "wrr""#)
         Setting::later("fallback"),
     ]);
 
-static UPSTREAM_SETTINGS: [Setting; 2] = limit_table::settings("upstream");
+static UPSTREAM_SETTINGS: [Setting; 3] = {
+    let [idle_max, idle_timeout] = limit_table::settings("upstream");
+    [idle_max, idle_timeout, Setting::one("proxy-protocol", Kind::Word { now: &["v1", "v2"], later: &[] })]
+};
 static UPSTREAM: NodeForm = NodeForm::new("upstream", r#"upstream "http/1.1" idle-max=128 idle-timeout="4s""#)
     .taking(&[Kind::Word { now: &["http/1.1"], later: &["h2", "h2c"] }], 0)
     .with(&UPSTREAM_SETTINGS)
@@ -232,7 +236,8 @@ static INCLUDE: NodeForm = NodeForm::new("include", r#"include "more/*.kdl""#).t
 static ADMIN: NodeForm = NodeForm::later("admin");
 static FEEDBACK: NodeForm = NodeForm::later("feedback");
 static SECRET: NodeForm = NodeForm::later("secret");
-static RESOLVER: NodeForm = NodeForm::later("resolver");
+static RESOLVER: NodeForm =
+    NodeForm::new("resolver", r#"resolver "10.0.0.53""#).taking(&[text("a DNS server's address")], 1).open();
 
 /// A rule file; its children are what stands at the top.
 pub static FILE_FORM: NodeForm = NodeForm::new("", "").holding(&[

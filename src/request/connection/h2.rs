@@ -9,7 +9,6 @@ mod watch;
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -31,6 +30,7 @@ use crate::request::connection::{Connection, DRAIN_GRACE, Next, linger};
 use crate::request::deadlines::Deadline;
 use crate::request::exchange;
 use crate::request::listener::Listener;
+use crate::request::proxy_header::Caller;
 use crate::request::stream::ClientStream;
 use crate::request::worker::{ConnectionTicket, Worker};
 
@@ -56,14 +56,18 @@ pub(super) struct Arrival {
     pub(super) stream: ClientStream,
     pub(super) worker: Rc<Worker>,
     pub(super) listener: Arc<Listener>,
-    pub(super) peer: SocketAddr,
+    pub(super) caller: Caller,
     pub(super) ticket: ConnectionTicket,
 }
 
 /// Serves a connection to its end.
 pub(super) async fn serve(arrival: Arrival) {
-    let Arrival { stream, worker, listener, peer, ticket } = arrival;
-    let carrier = Carrier { tls: stream.tls_version(), server_name: stream.server_name().map(Rc::from) };
+    let Arrival { stream, worker, listener, caller, ticket } = arrival;
+    let carrier = Carrier {
+        tls: stream.tls_version(),
+        server_name: stream.server_name().map(Rc::from),
+        local: stream.local_address(),
+    };
     let watch = Watch::new(stream, worker.now());
     let deadline = ticket.deadline();
     let mut shaking = Box::pin(settings(&listener.config.limits).handshake(Watched(Rc::clone(&watch))));
@@ -82,7 +86,7 @@ pub(super) async fn serve(arrival: Arrival) {
             open: Rc::new(Open { count: Cell::new(0), ended: Cell::new(worker.now()) }),
             worker: Rc::clone(&worker),
             listener,
-            peer,
+            caller,
             carrier,
             deadline: Rc::clone(&deadline),
             requests: 0,
@@ -157,7 +161,7 @@ struct Life {
     open: Rc<Open>,
     worker: Rc<Worker>,
     listener: Arc<Listener>,
-    peer: SocketAddr,
+    caller: Caller,
     carrier: Carrier,
     deadline: Rc<Deadline>,
     requests: u32,
@@ -260,7 +264,7 @@ impl Life {
         let stream = ClientStream::H2(Box::new(H2Stream::new(incoming(request, respond), self.carrier.clone())));
         let open = OpenStream::new(&self.open, &self.worker);
         let (worker, listener) = (Rc::clone(&self.worker), Arc::clone(&self.listener));
-        let mut connection = Connection::of_stream(stream, worker, listener, self.peer, self.is_over_limit);
+        let mut connection = Connection::of_stream(stream, worker, listener, self.caller, self.is_over_limit);
         tokio::task::spawn_local(async move {
             let _open = open;
             let next = Box::pin(exchange::serve(&mut connection)).await;

@@ -6,8 +6,6 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use tokio::net::TcpStream;
-
 use crate::base::error::{Blame, RetrySafety};
 use crate::base::time;
 use crate::pure::pool::Tried;
@@ -17,7 +15,8 @@ use crate::request::exchange::choice::{self, Choice};
 use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
 use crate::request::stream::ServerStream;
-use crate::transport::dial::{DialError, dial};
+use crate::transport::dial::{DialError, Dialled, dial};
+use crate::transport::proxy_header;
 
 /// Asks servers until one has sent the head of an answer that is to be passed on. That server is on the channel then.
 ///
@@ -64,7 +63,7 @@ async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Serve
     let endpoint = choice.lease.endpoint();
     if !choice.wants_fresh {
         let is_certain = !channel.scratch.is_idempotent;
-        let idle = worker.idle.take(endpoint.record.slot, endpoint.incarnation, worker.now(), is_certain);
+        let idle = worker.idle.take(endpoint, choice.owner(channel.connection), worker.now(), is_certain);
         if let Some(stream) = idle {
             choice.is_reused = true;
             return Ok(stream);
@@ -82,13 +81,16 @@ async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Serve
     };
     choice.lease.connected();
     channel.scratch.record.connect = Some(time::now().since(started));
-    Ok(ServerStream::Plain(stream))
+    if let Some(version) = choice.pool.upstream.proxy_protocol {
+        let source = channel.connection.proxy_source();
+        proxy_header::send(&stream, version, source).map_err(|_| Failure::Reset { is_written: false })?;
+    }
+    Ok(stream.into())
 }
 
 /// Dials, until the client goes away.
-async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<TcpStream, Failure> {
-    let address = &choice.lease.endpoint().server.address;
-    let mut dialled = Box::pin(dial(address, choice.pool.timeouts.connect));
+async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<Dialled, Failure> {
+    let mut dialled = Box::pin(dial(choice.lease.endpoint(), choice.pool.timeouts.connect));
     poll_fn(|context| {
         #[cfg(test)]
         crate::request::tests::faults::step();

@@ -7,11 +7,12 @@ use crate::base::time::Timestamp;
 use crate::pure::pool::{Pool, Tried};
 use crate::pure::refusal::Refusal;
 use crate::pure::trace::Trace;
+use crate::request::connection::Connection;
 use crate::request::exchange::channel::Channel;
 use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
 use crate::request::stream::ServerStream;
-use crate::request::worker::Worker;
+use crate::request::upstream::Owner;
 use crate::shared::choose::Ask;
 use crate::shared::lease::{Lease, PoolRef, Refused};
 use crate::shared::outcome::Outcome;
@@ -80,11 +81,16 @@ impl Choice {
     }
 
     /// Keeps the server's connection for another request.
-    pub fn keep(&self, worker: &Worker, stream: ServerStream) {
+    pub fn keep(&self, connection: &Connection, stream: ServerStream) {
         let endpoint = self.lease.endpoint();
         let upstream = &self.pool.upstream;
-        let (slot, incarnation) = (endpoint.record.slot, endpoint.incarnation);
-        worker.idle.put(slot, incarnation, stream, worker.now(), upstream.idle_max as usize, upstream.idle_timeout);
+        let (now, max) = (connection.worker.now(), upstream.idle_max as usize);
+        connection.worker.idle.put(endpoint, self.owner(connection), stream, now, max, upstream.idle_timeout);
+    }
+
+    /// Whom an idle connection must be for: one that began with the client's name is nobody else's.
+    pub fn owner(&self, connection: &Connection) -> Option<Owner> {
+        self.pool.upstream.proxy_protocol.map(|_| connection.ticket.owner())
     }
 }
 

@@ -64,7 +64,7 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
     let worker = &connection.worker;
     let hops = take_hop(head, bytes);
     let head = &*head;
-    let seen = Seen::of(head, bytes, connection.peer.ip(), &listener.config.trusted_proxies);
+    let seen = Seen::of(head, bytes, connection.peer.ip(), connection.trusted_proxies());
     scratch.is_head_request = seen.method == "HEAD";
     scratch.is_idempotent = matches!(seen.method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE");
     describe(connection, &seen, head.version, record);
@@ -106,14 +106,14 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
         let passage = Passage::of(&rule, &pool.pool, &listener.config.limits, head, &view, captures)?;
         scratch.body_max = passage.body_max;
         scratch.upgrade.extend_from_slice(passage.upgrade.unwrap_or_default());
+        let mut origin = Origin::of(&listener.config, connection.peer, called_address(connection, head));
+        origin.is_trusted &= connection.is_peer_named;
+        origin.is_http2 = connection.is_stream();
         let forwarded = ForwardedRequest {
             head,
             bytes,
             target: changed.is_rewritten.then_some(changed.target.as_slice()),
-            origin: Origin {
-                is_http2: connection.is_stream(),
-                ..Origin::of(&listener.config, connection.peer, called_address(connection, head))
-            },
+            origin,
             request_id: Some(scratch.request_id.as_str()).filter(|id| !id.is_empty()),
             upgrade: passage.upgrade,
             edits: &changed.request,
@@ -137,7 +137,7 @@ fn called_address(connection: &Connection, head: &RequestHead) -> SocketAddr {
     if !head.authority.is_empty() || !bound.ip().is_unspecified() {
         return bound;
     }
-    let called = connection.stream.tcp().and_then(|tcp| tcp.local_addr().ok());
+    let called = connection.stream.local_address();
     called.map_or(bound, |called| SocketAddr::new(called.ip().to_canonical(), called.port()))
 }
 

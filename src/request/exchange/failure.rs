@@ -75,7 +75,7 @@ impl Failure {
             Self::HeadTimeout | Self::ClientTimeout => 408,
             Self::TooManyConnections => 429,
             Self::ClientGone => 499,
-            Self::NoMemory | Self::Stopped => 503,
+            Self::NoMemory | Self::Stopped | Self::Connect(DialError::Unresolved) => 503,
             Self::Connect(DialError::TimedOut) | Self::ResponseTimeout => 504,
             Self::Connect(_)
             | Self::Reset { .. }
@@ -99,7 +99,8 @@ impl Failure {
             Self::Stopped => "stopped",
             Self::Connect(DialError::TimedOut) => "connect-timeout",
             Self::Connect(DialError::Refused) => "connect-refused",
-            Self::Connect(DialError::Unreachable(_) | DialError::Unsupported) => "connect-unreachable",
+            Self::Connect(DialError::Unreachable(_)) => "connect-unreachable",
+            Self::Connect(DialError::Unresolved) => "name-unresolved",
             Self::Connect(DialError::Exhausted(_)) => "no-descriptors",
             Self::Reset { .. } => "upstream-reset",
             Self::ResponseTimeout => "response-timeout",

@@ -4,6 +4,7 @@
 //! longest gone are forgotten, and would come back with a new number. A number is never given twice.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::base::id::{ServerId, ServerSlot};
@@ -25,6 +26,7 @@ pub(super) struct Registry {
     next_slot: u32,
     generation: u64,
     roster: u64,
+    whereabouts: u64,
 }
 
 #[derive(Debug)]
@@ -38,7 +40,20 @@ struct Entry<T> {
 struct ServerEntry {
     record: Arc<ServerRecord>,
     address: Address,
+    /// The addresses of its name, once it has been resolved.
+    named: Arc<[SocketAddr]>,
     incarnation: u32,
+}
+
+/// A server of a configuration, as it is known.
+#[derive(Debug)]
+pub(super) struct Enrolled {
+    /// Its record.
+    pub(super) record: Arc<ServerRecord>,
+    /// Which of its addresses it has now.
+    pub(super) incarnation: u32,
+    /// The addresses of its name.
+    pub(super) named: Arc<[SocketAddr]>,
 }
 
 impl Registry {
@@ -54,24 +69,39 @@ impl Registry {
         forget_longest_gone(&mut self.pools, self.round, RETIRED_MAX);
     }
 
-    /// The record of a server of this configuration, and which of its addresses it has now.
-    pub(super) fn enrol(&mut self, server: &Server, place: (usize, usize)) -> (Arc<ServerRecord>, u32) {
+    /// What is known of a server of this configuration.
+    pub(super) fn enrol(&mut self, server: &Server, place: (usize, usize)) -> Enrolled {
         let next_slot = &mut self.next_slot;
         let entry = self.servers.entry(server.id.clone()).or_insert_with(|| {
             let slot = ServerSlot(*next_slot);
             *next_slot += 1;
             let record = Arc::new(ServerRecord::new(server.id.clone(), slot));
-            Entry { what: ServerEntry { record, address: server.address.clone(), incarnation: 0 }, round: 0 }
+            let address = server.address.clone();
+            Entry { what: ServerEntry { record, address, named: Arc::default(), incarnation: 0 }, round: 0 }
         });
         entry.round = self.round;
         let known = &mut entry.what;
         if known.address != server.address {
             known.address = server.address.clone();
+            known.named = Arc::default();
             known.incarnation += 1;
             known.record.forget_connect_failures();
         }
         self.places.insert(known.record.slot, place);
-        (Arc::clone(&known.record), known.incarnation)
+        Enrolled { record: Arc::clone(&known.record), incarnation: known.incarnation, named: Arc::clone(&known.named) }
+    }
+
+    /// Notes the addresses that a server's name has now, and counts them; `None`: they are those it had, in whatever order.
+    pub(super) fn resolve(&mut self, id: &ServerId, addresses: &Arc<[SocketAddr]>) -> Option<u32> {
+        let known = &mut self.servers.get_mut(id)?.what;
+        let is_same = known.named.len() == addresses.len() && addresses.iter().all(|one| known.named.contains(one));
+        if is_same {
+            return None;
+        }
+        known.named = Arc::clone(addresses);
+        known.incarnation += 1;
+        known.record.forget_connect_failures();
+        Some(known.incarnation)
     }
 
     /// The record of a pool of this configuration.
@@ -93,6 +123,12 @@ impl Registry {
     pub(super) const fn next_generation(&mut self) -> u64 {
         self.generation += 1;
         self.generation
+    }
+
+    /// A number that no state of all addresses has had.
+    pub(super) const fn next_whereabouts(&mut self) -> u64 {
+        self.whereabouts += 1;
+        self.whereabouts
     }
 
     /// A number that no list of servers has had.
@@ -145,11 +181,11 @@ mod tests {
         };
         let mut registry = Registry::default();
         registry.begin();
-        assert_eq!(registry.enrol(&server("a"), (0, 0)).0.slot, ServerSlot(0));
+        assert_eq!(registry.enrol(&server("a"), (0, 0)).record.slot, ServerSlot(0));
         registry.begin();
         forget_longest_gone(&mut registry.servers, registry.round, 0);
-        assert_eq!(registry.enrol(&server("a"), (0, 0)).0.slot, ServerSlot(1));
-        assert_eq!(registry.enrol(&server("b"), (0, 1)).0.slot, ServerSlot(2));
-        assert_eq!(registry.enrol(&server("a"), (0, 0)).0.slot, ServerSlot(1));
+        assert_eq!(registry.enrol(&server("a"), (0, 0)).record.slot, ServerSlot(1));
+        assert_eq!(registry.enrol(&server("b"), (0, 1)).record.slot, ServerSlot(2));
+        assert_eq!(registry.enrol(&server("a"), (0, 0)).record.slot, ServerSlot(1));
     }
 }

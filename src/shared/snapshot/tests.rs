@@ -3,7 +3,7 @@
 use super::*;
 use crate::base::id::ServerId;
 use crate::pure::config::{Places, ProcessLimits};
-use crate::pure::pool::{Address, Retry, SchedulerConfig, Timeouts, Upstream};
+use crate::pure::pool::{Address, Retry, SchedulerConfig, Server, Timeouts, Upstream};
 
 /// A server of a test's pool: name, port, weight, places.
 pub(crate) type TestServer<'a> = (&'a str, u16, u16, Option<u32>);
@@ -36,6 +36,7 @@ pub(crate) fn config_of(pools: Vec<Arc<Pool>>) -> Arc<Config> {
         rules: Vec::new(),
         expects: Vec::new(),
         workers: None,
+        resolvers: Vec::new(),
         user: None,
         access_log: None,
         process: ProcessLimits::default(),
@@ -155,6 +156,51 @@ fn a_reload_keeps_numbers_counters_and_unaffected_states() {
     store.reload(config_of(vec![plain("a", &[("a1", 1, 1, None)])]), no_rules());
     assert_eq!(store.load().pools[0].candidates[0].slot, ServerSlot(0));
     assert_eq!(store.load().pools[0].endpoints[0].record.figures().requests, 1);
+}
+
+#[test]
+fn new_addresses_of_a_name_keep_all_but_state_and_failures() {
+    let pool = Pool::clone(&plain("a", &[("a1", 1, 3, None), ("a2", 2, 1, None)]));
+    let servers = pool.servers.iter().map(|server| {
+        let address = Address::Name("a.test".to_owned(), 80);
+        Arc::new(Server { address, ..Server::clone(server) })
+    });
+    let servers: Vec<_> = servers.collect();
+    let store = store_of(vec![Arc::new(Pool { servers, ..pool })]);
+    let addresses = |lasts: &[u8]| -> Arc<[SocketAddr]> {
+        lasts.iter().map(|last| SocketAddr::from(([127, 0, 0, *last], 80))).collect()
+    };
+    let publish = |lasts: &[u8]| {
+        let found = addresses(lasts);
+        store.set_addresses(&[
+            (ServerSlot(0), Arc::clone(&found)),
+            (ServerSlot(1), found),
+            (ServerSlot(9), addresses(&[1])),
+        ])
+    };
+    assert!(store.load().pools[0].endpoints[0].named().is_empty());
+    assert!(publish(&[2, 3]));
+    let first = store.load();
+    first.pools[0].endpoints[0].record.count_outcome(crate::shared::outcome::Outcome::ConnectError);
+    set(&store, 0, SUSPECT);
+    set(&store, 1, State::Drained);
+    let before = store.load();
+    assert_eq!(before.whereabouts, first.whereabouts);
+    assert!(!publish(&[3, 2]), "another order is no change");
+    assert!(Arc::ptr_eq(&store.load(), &before));
+    assert!(publish(&[3]));
+    let after = store.load();
+    let pool = &after.pools[0];
+    assert_eq!(states(pool), [State::Up, State::Drained], "what an operator wants stays");
+    assert_eq!((pool.roster, pool.candidates[0].share), (before.pools[0].roster, Share::of(3)));
+    assert_eq!((pool.candidates[0].incarnation, pool.endpoints[0].incarnation), (2, 2));
+    assert_eq!(pool.endpoints[0].named(), &*addresses(&[3]));
+    let figures = pool.endpoints[0].record.figures();
+    assert_eq!((figures.connect_errors, figures.connect_failures_in_a_row), (1, 0));
+    assert_ne!((pool.generation, after.whereabouts), (before.pools[0].generation, before.whereabouts));
+    // A reload that says the same keeps them.
+    store.reload(Arc::clone(&after.config), no_rules());
+    assert!(Arc::ptr_eq(&store.load().pools[0].endpoints[0], &pool.endpoints[0]));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! client and the connection have room for. That is the backpressure, both ways.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
@@ -57,6 +58,8 @@ pub struct Carrier {
     pub tls: Option<&'static str>,
     /// The name that the TLS client asked for.
     pub server_name: Option<Rc<str>>,
+    /// Our address.
+    pub local: Option<SocketAddr>,
 }
 
 /// A request and its answer.
