@@ -156,7 +156,7 @@ pub fn soak(options: &Soak) -> Outcome<(String, bool)> {
     let seed = options.seed.unwrap_or_else(clock::seed);
     say(format!("seed {seed}, {duration:?}"));
     let version = machine::version(&pointsman.to_string_lossy(), "--version").unwrap_or_default();
-    let plan = soak::Plan { pointsman, duration, seed, clients: options.clients, with_h2c_server: false };
+    let plan = soak::Plan { pointsman, duration, seed, clients: options.clients };
     let findings = plan.run(&Site::new()?, &machine::own_cores()?)?;
     let heading = format!("# A soak\n\n- {version}, {duration:?}, seed {seed}, {} clients a way\n\n", options.clients);
     Ok((heading + &findings.text(), findings.passes()))

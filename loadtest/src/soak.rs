@@ -21,8 +21,6 @@ mod content;
 mod exchanges;
 mod link;
 mod origins;
-#[cfg(test)]
-mod tests;
 mod verdict;
 mod websocket;
 
@@ -35,7 +33,10 @@ pub use verdict::Findings;
 const SETTLE: Duration = Duration::from_millis(2_500);
 /// How long descriptors may take to come down behind the last client.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Samples of memory are this far apart, or closer where the soak is short.
+/// Clients come for so long, or less where the soak is short; then all of them have gone for a [`LULL`].
+const STRETCH: Duration = Duration::from_secs(12);
+const LULL: Duration = Duration::from_millis(500);
+/// Samples of memory under load are this far apart, or closer where the soak is short.
 const STEP: Duration = Duration::from_secs(1);
 /// What no healthy proxy says.
 const COMPLAINTS: [&str; 2] = ["panic", "overflow"];
@@ -50,43 +51,50 @@ pub struct Plan {
     pub seed: u64,
     /// Clients of each way to come in.
     pub clients: usize,
-    /// Whether there is a server that speaks HTTP/2.
-    pub with_h2c_server: bool,
 }
 
 impl Plan {
     /// Runs it, on `cores`.
     pub fn run(&self, site: &Site, cores: &str) -> Outcome<Findings> {
         let origins = Origins::start()?;
-        let proxy = Soaked::start(self, &origins, site, cores)?;
+        let proxy = Soaked::start(&self.pointsman, &origins, site, cores)?;
         let door = Door::new(proxy.ports)?;
-        let routes: &[&str] = if self.with_h2c_server { &["h1", "h2c"] } else { &["h1"] };
-        let clients = Arc::new(Clients { door, routes, is_over: AtomicBool::new(false), tally: Mutex::default() });
+        let clients = Arc::new(Clients { door, is_over: AtomicBool::new(false), tally: Mutex::default() });
         // Everything once, so that what is opened at the first use is open; then what goes by itself has time to go.
-        self.drive(&clients, Duration::from_millis(500), || Ok(()))?;
+        self.drive(&clients, 0, Duration::from_millis(500), || Ok(()))?;
         clock::pause(SETTLE)?;
         let before = proxy.descriptors()?;
         let begin = clock::now();
-        let mut resident = Vec::new();
-        self.drive(&clients, self.duration, || {
+        let (mut resident, mut peak) = (Vec::new(), 0.0_f64);
+        // How much is in flight varies, and memory with it. What a proxy keeps shows in between, when nothing is.
+        let stretch = STRETCH.min(self.duration / 4);
+        for number in 1.. {
+            self.drive(&clients, number, stretch, || {
+                peak = peak.max(proxy.resident()?);
+                Ok(())
+            })?;
+            clock::pause(LULL)?;
             resident.push((begin.elapsed().as_secs_f64(), proxy.resident()?));
-            Ok(())
-        })?;
+            if begin.elapsed() >= self.duration {
+                break;
+            }
+        }
         let behind = proxy.descriptors_down_to(before)?;
         let tally = std::mem::take(&mut *clients.tally.lock().unwrap_or_else(PoisonError::into_inner));
         let complaints = proxy.complaints(site)?;
-        Ok(Findings { duration: self.duration, tally, descriptors: (before, behind), resident, complaints })
+        Ok(Findings { duration: self.duration, tally, descriptors: (before, behind), resident, peak, complaints })
     }
 
-    /// Has the clients run for `duration`, and calls `sample` again and again meanwhile.
+    /// Has the clients run for `duration`, the `number`th time, and calls `sample` again and again meanwhile.
     fn drive(
         &self,
         clients: &Arc<Clients>,
+        number: u64,
         duration: Duration,
         mut sample: impl FnMut() -> Outcome<()>,
     ) -> Outcome<()> {
         clients.is_over.store(false, Ordering::Relaxed);
-        let (clients_there, each, seed) = (clients.clone(), self.clients, self.seed);
+        let (clients_there, each, seed) = (clients.clone(), self.clients, self.seed ^ number << 48);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.doing(|| "starting a runtime".to_owned())?;
         let thread = thread::spawn(move || runtime.block_on(clients::run(&clients_there, each, seed)));
@@ -110,15 +118,15 @@ struct Soaked {
 }
 
 impl Soaked {
-    fn start(plan: &Plan, origins: &Origins, site: &Site, cores: &str) -> Outcome<Self> {
+    fn start(pointsman: &Path, origins: &Origins, site: &Site, cores: &str) -> Outcome<Self> {
         let mut values = site.values();
         values.push(("ORIGIN_PORT", origins.port.to_string()));
         values.push(("ORIGIN_H2C_PORT", origins.h2c_port.to_string()));
-        let marks: &[&str] = if plan.with_h2c_server { &["h2c"] } else { &[] };
-        let rules = template::fill(include_str!("../configurations/soak.kdl"), marks, &values);
+        let rules = template::fill(include_str!("../configurations/soak.kdl"), &[], &values);
         site.write("soak.kdl", &rules.doing(|| "filling soak.kdl".to_owned())?)?;
         let said = "soak.stderr".to_owned();
-        let mut child = Recipe::new(&plan.pointsman, cores)
+        site.write(&said, "")?;
+        let mut child = Recipe::new(pointsman, cores)
             .arguments(["run".into(), site.path("soak.kdl")])
             .errors(site.append(&said)?)
             .start()?;
@@ -168,4 +176,16 @@ fn ports_of(said: &str) -> Option<[u16; 3]> {
     let lines = said.lines().filter_map(|line| line.split_once("listening on ")?.1.split_whitespace().next());
     let ports: Vec<u16> = lines.filter_map(|url| url.rsplit_once(':')?.1.parse().ok()).collect();
     ports.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_read_once_all_are_there() {
+        let said = "x listening on http://127.0.0.1:81\ny\nx listening on https://127.0.0.1:82 \n";
+        assert_eq!(ports_of(said), None);
+        assert_eq!(ports_of(&format!("{said}listening on http://127.0.0.1:83\n")), Some([81, 82, 83]));
+    }
 }

@@ -39,6 +39,8 @@ fn totals_of_h2load_are_read_and_a_missing_answer_is_a_failure() {
     assert_eq!(served, Served { requests: 12_800.0, elapsed: Duration::from_millis(1_050) });
     assert_eq!(parse_h2load(H2LOAD, None, LOAD).unwrap(), served);
     assert!(parse_h2load(H2LOAD, Some(12_801), LOAD).is_err());
+    let begun = H2LOAD.replace("12800 2xx", "12801 2xx");
+    assert!(parse_h2load(&begun, None, LOAD).is_ok() && parse_h2load(&begun, Some(12_800), LOAD).is_err());
     for wanted in [None, Some(12_800)] {
         let fails = |from: &str, to: &str| parse_h2load(&H2LOAD.replace(from, to), wanted, LOAD).is_err();
         assert!(fails("12800 2xx, 0 3xx", "12799 2xx, 1 3xx"));

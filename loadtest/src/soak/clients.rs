@@ -48,8 +48,6 @@ pub struct Tally {
 pub struct Clients {
     /// Whom they talk to.
     pub door: Door,
-    /// The first parts of paths, one for each server.
-    pub routes: &'static [&'static str],
     /// From here on nothing new begins.
     pub is_over: AtomicBool,
     /// What has happened so far.
@@ -74,17 +72,16 @@ impl Clients {
             }
         });
     }
+}
 
-    /// Kinds that the servers at hand can answer.
-    fn draw_kind(&self, protocol: Protocol, numbers: &mut Numbers) -> Kind {
-        let kinds = Kind::of(protocol);
-        let kind = kinds.get(numbers.below(kinds.len())).copied().unwrap_or(Kind::Get);
-        if kind == Kind::Grpc && !self.routes.contains(&"h2c") { Kind::Get } else { kind }
-    }
+fn draw_kind(protocol: Protocol, numbers: &mut Numbers) -> Kind {
+    let kinds = Kind::of(protocol);
+    kinds.get(numbers.below(kinds.len())).copied().unwrap_or(Kind::Get)
+}
 
-    fn draw_route(&self, numbers: &mut Numbers) -> &'static str {
-        self.routes.get(numbers.below(self.routes.len())).copied().unwrap_or("h1")
-    }
+/// The first part of the path says which server answers.
+fn draw_route(numbers: &mut Numbers) -> &'static str {
+    if numbers.below(2) == 0 { "h1" } else { "h2c" }
 }
 
 /// Runs `each` clients of every way until it is over, and returns when the last exchange has ended.
@@ -136,7 +133,7 @@ async fn in_turn(clients: &Clients, way: Way, mut link: Link, numbers: &mut Numb
         if !clients.goes_on() || link.sender.is_closed() {
             return;
         }
-        let kind = clients.draw_kind(Protocol::H1, numbers);
+        let kind = draw_kind(Protocol::H1, numbers);
         let went_well = checked(clients, kind, way, &mut link.sender, numbers).await;
         if !went_well {
             return;
@@ -154,7 +151,7 @@ async fn streams(clients: Arc<Clients>, way: Way, mut sender: Sender, mut number
         if !clients.goes_on() {
             return;
         }
-        let kind = clients.draw_kind(Protocol::H2, &mut numbers);
+        let kind = draw_kind(Protocol::H2, &mut numbers);
         if numbers.below(12) == 0 {
             broken_off(&clients, kind, way, &mut sender, &mut numbers).await;
         } else {
@@ -166,7 +163,7 @@ async fn streams(clients: Arc<Clients>, way: Way, mut sender: Sender, mut number
 
 /// An exchange that must go well; whether it did.
 async fn checked(clients: &Clients, kind: Kind, way: Way, sender: &mut Sender, numbers: &mut Numbers) -> bool {
-    let route = clients.draw_route(numbers);
+    let route = draw_route(numbers);
     let exchange = exchanges::exchange(kind, way.protocol(), sender, route, numbers);
     let outcome = tokio::time::timeout(PATIENCE, exchange).await;
     let outcome = outcome.unwrap_or_else(|_| Err(Failure::new(format!("not within {PATIENCE:?}"))));
@@ -180,7 +177,7 @@ async fn checked(clients: &Clients, kind: Kind, way: Way, sender: &mut Sender, n
 
 /// An exchange that is left after a while. What it had seen until then must have been right.
 async fn broken_off(clients: &Clients, kind: Kind, way: Way, sender: &mut Sender, numbers: &mut Numbers) {
-    let (route, until) = (clients.draw_route(numbers), Duration::from_micros(numbers.below(ABORT_MAX) as u64));
+    let (route, until) = (draw_route(numbers), Duration::from_micros(numbers.below(ABORT_MAX) as u64));
     let exchange = exchanges::exchange(kind, way.protocol(), sender, route, numbers);
     match tokio::time::timeout(until, exchange).await {
         Ok(Ok(())) => clients.with_tally(|tally| *tally.done.entry((kind, way)).or_default() += 1),
@@ -193,7 +190,7 @@ async fn broken_off(clients: &Clients, kind: Kind, way: Way, sender: &mut Sender
 async fn break_connection(clients: &Clients, way: Way, numbers: &mut Numbers) {
     match Link::open(&clients.door, way).await {
         Ok(mut link) => {
-            let kind = clients.draw_kind(way.protocol(), numbers);
+            let kind = draw_kind(way.protocol(), numbers);
             broken_off(clients, kind, way, &mut link.sender, numbers).await;
         }
         Err(failure) => clients.note(way, "connecting", Err(failure)),
