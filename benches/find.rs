@@ -206,6 +206,7 @@ fn find(c: &mut Criterion) {
                 client: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
                 server_name: None,
                 learned_media_type: None,
+                identity: None,
             };
             let found = set.find(&view, &mut captures, &mut Trace::off()).map(|found| found.index);
             (found, captures.verified())

@@ -114,6 +114,20 @@ fn protocol_without_tls() {
 }
 
 #[test]
+fn proxy_protocol_for_h2c() {
+    insta::assert_snapshot!(said_of(
+        r##"pool "b" { server "s" "127.0.0.1:1"; upstream "h2c" proxy-protocol="v2"; }"##
+    ));
+}
+
+#[test]
+fn tls_for_h2c() {
+    insta::assert_snapshot!(said_of(
+        r##"pool "b" { server "s" "127.0.0.1:1"; upstream "h2c" { tls { insecure #true; }; }; }"##
+    ));
+}
+
+#[test]
 fn later_scheduler() {
     insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; scheduler "mh" }"##));
 }

@@ -23,8 +23,8 @@ fn copied(file: &Path, folder: &Path) -> PathBuf {
     std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
     std::fs::copy(file, &copy).unwrap();
     let config = load(&DiskFiles, &copy).unwrap_or_else(|errors| panic!("{errors}"));
-    for files in config.listeners.iter().filter_map(|listener| listener.tls.as_ref()).flat_map(|tls| &tls.certificates)
-    {
+    for site in config.listeners.iter().filter_map(|listener| listener.tls.as_ref()).flat_map(|tls| &tls.certificates) {
+        let files = &site.files;
         std::fs::create_dir_all(files.certificate.parent().unwrap()).unwrap();
         let made = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap();
         std::fs::write(&files.certificate, made.cert.pem()).unwrap();

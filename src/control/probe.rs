@@ -34,7 +34,9 @@ pub async fn check_connect(
         Err(DialError::Refused) => Err(CheckFailure::Refused),
         Err(DialError::TimedOut) => Err(CheckFailure::TimedOut),
         Err(DialError::Unreachable(_) | DialError::Unresolved) => Err(CheckFailure::Unreachable),
-        Err(DialError::Exhausted(_)) => Err(CheckFailure::NotRun),
+        Err(DialError::Exhausted(_) | DialError::Handshake(_) | DialError::NotHttp2 | DialError::Full) => {
+            Err(CheckFailure::NotRun)
+        }
     }
 }
 

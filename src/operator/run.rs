@@ -16,6 +16,7 @@ use crate::base::time;
 use crate::control::control_loop;
 use crate::operator::rule_files::DiskFiles;
 use crate::pure::config::{self, Config, ConfigErrors, ListenAddress};
+use crate::pure::pool::Verification;
 use crate::pure::rule::compile::{CompileError, RuleSet};
 use crate::request::access_log::{LogError, LogHandle, LogThread};
 use crate::request::listener::{self, ListenError, Listener, SocketFile};
@@ -26,8 +27,8 @@ use crate::shared::inbox::{Inbox, InboxError, ListeningSocket, Order};
 use crate::shared::outcome::outcome_queue;
 use crate::shared::snapshot::SnapshotStore;
 use crate::transport::tls::{
-    CertificateError, CertificateTable, ClientCertificates, HTTP1, HTTP2, NoCertificates, TicketSecret, TlsAcceptor,
-    load_certificate,
+    AcceptorError, CertificateError, HTTP1, HTTP2, TicketSecret, TlsAcceptor, UpstreamTlsError, connectors,
+    load_demanding,
 };
 
 /// Descriptors that are kept for what is not a client connection: logs, runtimes, checks.
@@ -49,12 +50,22 @@ pub enum RunError {
     /// A certificate can't be used.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// A TLS listener has no certificate.
-    #[error(transparent)]
-    NoCertificates(#[from] NoCertificates),
-    /// TLS can't be set up.
-    #[error("TLS can't be set up: {0}")]
-    Tls(#[from] rustls::Error),
+    /// TLS towards the servers of a pool can't be set up.
+    #[error("the pool `{pool}`: {cause}")]
+    UpstreamTls {
+        /// The pool.
+        pool: Arc<str>,
+        /// Why.
+        cause: UpstreamTlsError,
+    },
+    /// TLS can't be set up for a listener.
+    #[error("{listener}: {cause}")]
+    Tls {
+        /// Its address.
+        listener: String,
+        /// Why.
+        cause: AcceptorError,
+    },
     /// There are no random numbers.
     #[error("the system gives no random numbers")]
     Random,
@@ -90,7 +101,12 @@ impl RunError {
     /// The exit code: 1 where the input was wrong, 3 where it could not be done.
     pub const fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Rules(_) | Self::Certificate(_) | Self::NoCertificates(_) | Self::NoUser(_) => 1,
+            Self::Config(_)
+            | Self::Rules(_)
+            | Self::Certificate(_)
+            | Self::Tls { .. }
+            | Self::UpstreamTls { .. }
+            | Self::NoUser(_) => 1,
             _ => 3,
         }
     }
@@ -126,6 +142,9 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let workers = config.workers.map_or_else(default_workers, usize::from);
     let secret = TicketSecret::random().map_err(|_| RunError::Random)?;
     let rules = Arc::new(RuleSet::compile(config.rules.clone())?);
+    // Before the user changes: keys may be root's.
+    let connectors = connectors(&config.pools).map_err(|(pool, cause)| RunError::UpstreamTls { pool, cause })?;
+    say_insecure(&config);
     let user = config.user.as_deref().map(find_user);
     let owner = user.as_ref().and_then(|user| user.as_ref().ok());
     let Opened { listeners, sockets, files } = open_listeners(&config, workers, &secret, owner)?;
@@ -138,7 +157,8 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let store = Arc::new(SnapshotStore::new(Arc::clone(&config), rules, Arc::clone(&counters)));
     let connections_max = config.process.connections_max.unwrap_or_else(|| connections_for(descriptors, &sockets));
     let seed = random_seed().ok_or(RunError::Random)?;
-    let shared = Arc::new(Process::new(config.process, connections_max, seed, Arc::clone(&counters)));
+    let shared = Process::new(config.process, connections_max, seed, Arc::clone(&counters));
+    let shared = Arc::new(shared.with_connectors(connectors));
 
     let mut receivers = Vec::with_capacity(workers);
     let mut inboxes = Vec::with_capacity(workers);
@@ -176,6 +196,15 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     tracing::info!("{workers} workers, at most {connections_max} connections, {descriptors} descriptors");
     let drain_timeout = config.process.drain_timeout;
     Ok(Running { inboxes, threads, control: Some(control), log, drain_timeout, _socket_files: files })
+}
+
+/// Says of which servers nobody knows who they are.
+fn say_insecure(config: &Config) {
+    for pool in &config.pools {
+        if pool.upstream.tls.as_ref().is_some_and(|tls| tls.verification == Verification::Insecure) {
+            tracing::warn!("the certificates of the servers of the pool `{}` are not verified: `insecure`", pool.name);
+        }
+    }
 }
 
 fn default_workers() -> usize {
@@ -222,19 +251,18 @@ fn open_listeners(
     secret: &TicketSecret,
     user: Option<&User>,
 ) -> Result<Opened, RunError> {
-    let tickets = secret.ticketer(ClientCertificates::None);
     let mut settings = Vec::with_capacity(config.listeners.len());
     for listener in &config.listeners {
         let Some(tls) = &listener.tls else {
             settings.push(None);
             continue;
         };
-        let keys = tls.certificates.iter().map(load_certificate).collect::<Result<Vec<_>, _>>()?;
-        let table = CertificateTable::new(keys, listener.address.stand_in().ip())?;
+        let certificates = tls.certificates.iter().map(load_demanding).collect::<Result<Vec<_>, _>>()?;
         // In the order in which we would rather have them.
         let spoken = [(listener.protocols.http2, HTTP2), (listener.protocols.http1, HTTP1)];
         let alpn: Vec<&[u8]> = spoken.into_iter().filter_map(|(is_spoken, name)| is_spoken.then_some(name)).collect();
-        settings.push(Some(TlsAcceptor::new(&Arc::new(table), &tickets, &alpn)?));
+        let acceptor = TlsAcceptor::with_policies(&certificates, listener.address.stand_in().ip(), secret, &alpn);
+        settings.push(Some(acceptor.map_err(|cause| RunError::Tls { listener: listener.address.to_string(), cause })?));
     }
     let mut listeners = Vec::with_capacity(config.listeners.len());
     let mut sockets = Vec::with_capacity(config.listeners.len());

@@ -12,6 +12,7 @@ mod field;
 pub mod files;
 mod fit;
 pub mod form;
+mod identity_fields;
 mod include;
 mod key;
 mod lexical;
@@ -32,6 +33,7 @@ mod shape;
 pub mod source;
 mod suggest;
 mod syntax;
+mod upstream_tls;
 pub mod vocabulary;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -51,7 +53,7 @@ pub use files::{MemoryFiles, RuleFiles};
 pub use include::{FILES_MAX, INCLUDE_DEPTH_MAX};
 pub use limit_table::{LIMITS, LimitEntry};
 pub use load::{load, load_text};
-pub use places::{Places, PoolPlaces};
+pub use places::{Places, PoolPlaces, UpstreamTlsPlaces};
 pub use problem::{ConfigErrors, Problem};
 
 /// Everything that rule files say, checked: every name resolved, every pattern valid.
@@ -181,7 +183,25 @@ impl Protocols {
 #[derive(Clone, Debug)]
 pub struct Tls {
     /// In file order; matching does not depend on it.
-    pub certificates: Vec<CertificateFiles>,
+    pub certificates: Vec<SiteCertificate>,
+}
+
+/// A certificate of a TLS listener, and what it demands of the clients that get it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteCertificate {
+    /// Where it is.
+    pub files: CertificateFiles,
+    /// Whose certificates are asked for, its own word or else the listener's; `None`: nobody's.
+    pub clients: Option<ClientAuthorities>,
+}
+
+/// Who vouches for clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientAuthorities {
+    /// PEM, the authorities of the clients' certificates.
+    pub file: PathBuf,
+    /// Whether a client without such a certificate is refused.
+    pub is_required: bool,
 }
 
 /// A certificate chain and its key, as files.

@@ -105,6 +105,7 @@ impl<'a> Seen<'a> {
             client: self.client,
             server_name,
             learned_media_type: None,
+            identity: None,
         }
     }
 }

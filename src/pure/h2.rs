@@ -2,10 +2,12 @@
 //! and heads on their way between HTTP/2 and HTTP/1.1.
 //!
 //! HTTP/1.1 is the language in which rules, trust and forwarding are written: a head from HTTP/2 is written down in it and
-//! goes through the same strict parser. Compression, flow control and the states of streams are the `h2` crate's.
+//! goes through the same strict parser, and a head to HTTP/2 is made of it. Compression, flow control and the states of streams are the `h2` crate's.
 
 pub mod answer;
 pub mod flood;
 pub mod frames;
 pub mod request;
+pub mod server_answer;
+pub mod server_request;
 pub mod trailers;

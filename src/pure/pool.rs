@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::base::id::ServerId;
 use crate::base::units::Bytes;
+use crate::pure::config::CertificateFiles;
 use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::KeySource;
 
@@ -55,7 +56,7 @@ pub struct Server {
 /// How the servers of a pool are spoken to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// The protocol. Nothing asks for it while there is one alone.
+    /// The protocol.
     pub protocol: UpstreamProtocol,
     /// The most idle connections kept per worker and server.
     pub idle_max: u32,
@@ -63,6 +64,31 @@ pub struct Upstream {
     pub idle_timeout: Duration,
     /// The PROXY header that each connection begins with, so that a server learns who the client is; `None`: without one.
     pub proxy_protocol: Option<Version>,
+    /// TLS, where it is spoken.
+    pub tls: Option<UpstreamTls>,
+}
+
+/// How TLS is spoken with the servers of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamTls {
+    /// What a server's certificate is held against.
+    pub verification: Verification,
+    /// The name or the IP address that it has to be for; `None`: the one by which the server is reached.
+    pub server_name: Option<String>,
+    /// What a server is shown that asks for a certificate.
+    pub certificate: Option<CertificateFiles>,
+}
+
+/// What servers' certificates are held against.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Verification {
+    /// The authorities that the system trusts.
+    #[default]
+    System,
+    /// Those of this PEM file.
+    Authorities(PathBuf),
+    /// Nothing: whoever can take the connection over can read and change all of it.
+    Insecure,
 }
 
 impl Default for Upstream {
@@ -72,6 +98,7 @@ impl Default for Upstream {
             idle_max: 128,
             idle_timeout: Duration::from_secs(4),
             proxy_protocol: None,
+            tls: None,
         }
     }
 }
@@ -82,6 +109,8 @@ pub enum UpstreamProtocol {
     /// HTTP/1.1.
     #[default]
     Http1,
+    /// HTTP/2: over TLS by ALPN, without TLS by prior knowledge (RFC 9113 3.2, 3.3).
+    Http2,
 }
 
 /// The time bounds of a pool's exchanges.

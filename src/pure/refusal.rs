@@ -15,6 +15,9 @@ pub enum Refusal {
     /// The path, or what a rule makes of it, reads differently in different parsers.
     #[error("ambiguous path")]
     AmbiguousPath,
+    /// The authority's certificate demands other certificates of clients than the one that the connection began with.
+    #[error("this authority needs a connection of its own")]
+    Misdirected,
     /// No rule matches.
     #[error("no rule matches")]
     NoRule,
@@ -35,6 +38,7 @@ impl Refusal {
         match self {
             Self::Head(error) => error.status(),
             Self::AmbiguousPath => 400,
+            Self::Misdirected => 421,
             Self::NoRule => 404,
             Self::BodyTooLarge => 413,
             Self::NoServer | Self::PoolFull => 503,
@@ -51,6 +55,7 @@ impl Refusal {
                 _ => "malformed",
             },
             Self::AmbiguousPath => "ambiguous-path",
+            Self::Misdirected => "misdirected",
             Self::NoRule => "no-rule",
             Self::BodyTooLarge => "body-too-large",
             Self::NoServer => "no-server",
@@ -61,7 +66,7 @@ impl Refusal {
     /// Whom it speaks against.
     pub const fn blame(self) -> Blame {
         match self {
-            Self::Head(_) | Self::AmbiguousPath | Self::BodyTooLarge => Blame::Client,
+            Self::Head(_) | Self::AmbiguousPath | Self::Misdirected | Self::BodyTooLarge => Blame::Client,
             Self::NoRule | Self::NoServer | Self::PoolFull => Blame::Us,
         }
     }

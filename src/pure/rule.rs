@@ -26,6 +26,7 @@ use std::sync::Arc;
 use crate::base::id::{ListenerIndex, PoolIndex};
 use crate::base::units::Bytes;
 use crate::pure::head::Fields;
+use crate::pure::identity::ClientIdentity;
 
 /// What rules see of a request. Borrowed from its head; texts are normalized once, before the first rule is asked.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +49,8 @@ pub struct RequestView<'a> {
     pub server_name: Option<&'a str>,
     /// The media type this host and path last answered with, where that is known.
     pub learned_media_type: Option<&'a str>,
+    /// Who the client has shown to be by its certificate.
+    pub identity: Option<&'a ClientIdentity>,
 }
 
 /// A text with `*` globs, compared without regard to case where the predicate says so.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::base::time::{self, Timestamp};
 use crate::pure::head::Span;
+use crate::pure::identity::ClientIdentity;
 use crate::pure::pool::{Pool, Server};
 use crate::pure::rule::Rule;
 use crate::request::access_log::AccessRecord;
@@ -24,6 +25,8 @@ pub struct Source<'a> {
     pub peer: SocketAddr,
     /// The TLS version.
     pub tls: Option<&'static str>,
+    /// Who the client has shown to be by a certificate.
+    pub identity: Option<&'a ClientIdentity>,
     /// Whether it came over HTTP/2.
     pub is_http2: bool,
 }
@@ -223,6 +226,7 @@ impl Record {
             attempts: self.attempts,
             reason: self.reason,
             tls: source.tls,
+            client_subject: source.identity.map(|identity| identity.subject.as_bytes()),
             ..AccessRecord::new(self.started, client, &source.listener.name)
         });
     }

@@ -90,6 +90,7 @@ impl Connection {
             listener: &self.listener,
             peer: self.peer,
             tls: self.stream.tls_version(),
+            identity: self.stream.identity().map(AsRef::as_ref),
             is_http2: self.is_stream(),
         }
     }

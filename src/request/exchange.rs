@@ -24,6 +24,7 @@ use crate::base::error::Blame;
 use crate::pure::forwarding::ClientConnection;
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::Version;
+use crate::pure::identity::ClientIdentity;
 use crate::pure::refusal::Refusal;
 use crate::pure::rule::{Action, Rule};
 use crate::request::account::Source;
@@ -74,6 +75,7 @@ struct Held {
     listener: Arc<Listener>,
     peer: SocketAddr,
     tls: Option<&'static str>,
+    identity: Option<Arc<ClientIdentity>>,
     is_http2: bool,
 }
 
@@ -85,6 +87,7 @@ impl Held {
             listener: Arc::clone(&connection.listener),
             peer: connection.peer,
             tls: connection.stream.tls_version(),
+            identity: connection.stream.identity().map(Arc::clone),
             is_http2: connection.is_stream(),
         }
     }
@@ -104,6 +107,7 @@ impl Drop for Held {
                 listener: &self.listener,
                 peer: self.peer,
                 tls: self.tls,
+                identity: self.identity.as_deref(),
                 is_http2: self.is_http2,
             };
             scratch.record.settle(&source, scratch.upload.passed(), scratch.download.passed());
@@ -304,8 +308,8 @@ async fn fail(connection: &mut Connection, buffer: &mut Buffer, scratch: &mut Sc
     scratch.upload.give_up(buffer);
     // Interim answers may be half-way out: ours comes behind them.
     scratch.download.start(BodyLength::None, Framing::Bare, u64::MAX);
-    scratch.is_broken =
-        failure.blame() == Blame::Client && !matches!(failure, Failure::Refused(Refusal::AmbiguousPath));
+    let is_understood = matches!(failure, Failure::Refused(Refusal::AmbiguousPath | Refusal::Misdirected));
+    scratch.is_broken = failure.blame() == Blame::Client && !is_understood;
     let reply = Reply { status: failure.status(), is_redirect: false, is_refusal: true, body: "" };
     answer(connection, buffer, scratch, reply).await
 }

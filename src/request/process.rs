@@ -16,6 +16,7 @@ use crate::request::listener::Listener;
 use crate::request::proxy_header::HeaderRefused;
 use crate::shared::counters::{Counter, ProcessCounters};
 use crate::shared::learned_types::LearnedTypes;
+use crate::transport::tls::Connectors;
 
 /// The most paths whose media type is remembered.
 const LEARNED_MAX: usize = 65_536;
@@ -80,6 +81,8 @@ pub struct Process {
     pub clients: ClientTable,
     /// What the workers' random numbers start from.
     pub seed: u64,
+    /// TLS towards the servers; each worker has a copy of its own.
+    pub connectors: Connectors,
     said_of_accepts: Spaced,
     said_of_headers: Spaced,
 }
@@ -98,9 +101,17 @@ impl Process {
             connections: Connections { now: AtomicU32::new(0), max: connections_max.max(1) },
             clients: ClientTable::default(),
             seed,
+            connectors: Connectors::default(),
             said_of_accepts: Spaced::default(),
             said_of_headers: Spaced::default(),
         }
+    }
+
+    /// The same, for pools whose servers speak TLS.
+    #[must_use]
+    pub fn with_connectors(mut self, connectors: Connectors) -> Self {
+        self.connectors = connectors;
+        self
     }
 
     /// Counts an accept that failed, and says so now and then.

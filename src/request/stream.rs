@@ -7,7 +7,9 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd as _;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use nix::sys::socket::{MsgFlags, recv};
 use socket2::SockRef;
@@ -15,10 +17,15 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::base::h2_reset::H2Reset;
+use crate::pure::identity::ClientIdentity;
+use crate::pure::proxy_protocol::{Source, Version};
 use crate::request::buffers::Buffer;
 use crate::request::connection::H2Stream;
-use crate::transport::dial::Dialled;
-use crate::transport::tls::TlsStream;
+use crate::request::h2_server::H2ServerStream;
+use crate::shared::endpoint::Endpoint;
+use crate::transport::dial::{DialError, Dialled, dial_announced};
+use crate::transport::h2::Below;
+use crate::transport::tls::{ClientCertificates, ServerTlsStream, TlsConnector, TlsStream, dial_tls};
 
 /// A client's connection.
 #[derive(Debug)]
@@ -33,13 +40,17 @@ pub enum ClientStream {
     H2(Box<H2Stream>),
 }
 
-/// A server's connection. TLS and HTTP/2 become variants of it.
+/// A server's connection.
 #[derive(Debug)]
 pub enum ServerStream {
     /// Plain TCP.
     Plain(TcpStream),
+    /// A stream of an HTTP/2 connection, good for one request; boxed, for it is large.
+    H2(Box<H2ServerStream>),
     /// A unix socket.
     Unix(UnixStream),
+    /// TLS over one of them; boxed, for a rustls connection is large.
+    Tls(Box<ServerTlsStream>),
 }
 
 /// What both ends can do.
@@ -254,6 +265,24 @@ impl ClientStream {
         }
     }
 
+    /// What was demanded of the TLS client's certificate.
+    pub fn demand(&self) -> ClientCertificates {
+        match self {
+            Self::Plain(_) | Self::Unix(_) => ClientCertificates::None,
+            Self::Tls(stream) => stream.demand(),
+            Self::H2(stream) => stream.carrier().demand,
+        }
+    }
+
+    /// Who the TLS client has shown to be by a certificate.
+    pub fn identity(&self) -> Option<&Arc<ClientIdentity>> {
+        match self {
+            Self::Plain(_) | Self::Unix(_) => None,
+            Self::Tls(stream) => stream.identity(),
+            Self::H2(stream) => stream.carrier().identity.as_ref(),
+        }
+    }
+
     /// Takes note of the reset by which a server has cut its answer off: it is passed on.
     pub fn note_reset(&mut self, error: &io::Error) {
         if let Self::H2(stream) = self
@@ -345,7 +374,9 @@ impl Stream for ServerStream {
     fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(stream) => poll_fill(stream, context, buffer),
+            Self::H2(stream) => stream.poll_fill(context, buffer),
             Self::Unix(stream) => poll_fill(stream, context, buffer),
+            Self::Tls(stream) => poll_fill(stream.as_mut(), context, buffer),
         }
     }
 
@@ -353,57 +384,153 @@ impl Stream for ServerStream {
         match self {
             Self::Plain(stream) => poll_write_socket(stream, context, slices),
             Self::Unix(stream) => poll_write_socket(stream, context, slices),
+            Self::H2(stream) => stream.poll_write(context, slices),
+            Self::Tls(stream) => poll_write(stream.as_mut(), context, slices),
         }
     }
 
-    fn poll_flush(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(_) | Self::Unix(_) => Poll::Ready(Ok(())),
+            Self::H2(stream) => stream.poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(context),
         }
     }
 
     fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::H2(stream) => stream.poll_shutdown(context),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(context),
         }
     }
 }
 
 impl ServerStream {
-    /// Waits for something to read without a buffer in hand.
+    /// Whether the server has agreed to HTTP/2, where TLS asks for that (RFC 9113 3.2).
+    pub fn may_speak_http2(&self) -> bool {
+        match self {
+            Self::Plain(_) | Self::Unix(_) => true,
+            Self::Tls(stream) => stream.protocol() == Some(b"h2"),
+            Self::H2(_) => false,
+        }
+    }
+
+    /// Waits for something to read without a buffer in hand; bytes that TLS has decrypted already count.
     pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         #[cfg(test)]
         crate::request::tests::faults::step();
         match self {
             Self::Plain(stream) => stream.poll_read_ready(context),
             Self::Unix(stream) => stream.poll_read_ready(context),
+            Self::Tls(stream) => stream.poll_readable(context),
+            Self::H2(stream) => stream.poll_readable(context),
+        }
+    }
+
+    /// Whether another request can follow on it.
+    pub const fn is_reusable(&self) -> bool {
+        match self {
+            Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => true,
+            Self::H2(_) => false,
+        }
+    }
+
+    /// Whether the server can say that it has done nothing with a request that was written.
+    pub const fn may_refuse(&self) -> bool {
+        match self {
+            Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => false,
+            Self::H2(_) => true,
         }
     }
 
     /// Whether an idle connection has stayed silent: neither closed nor chattering. Costs no syscall unless the runtime has
     /// seen something arrive, or `is_certain` asks for the socket itself to be looked at.
-    pub fn is_quiet(&self, is_certain: bool) -> bool {
-        let seen = if is_certain {
-            self.socket().peek(&mut [std::mem::MaybeUninit::uninit()])
-        } else {
-            match self {
-                Self::Plain(stream) => stream.try_read(&mut [0]),
-                Self::Unix(stream) => stream.try_read(&mut [0]),
-            }
+    pub fn is_quiet(&mut self, is_certain: bool) -> bool {
+        let seen = match self {
+            Self::Tls(stream) => return stream.is_quiet(is_certain),
+            Self::H2(_) => return false,
+            Self::Plain(_) | Self::Unix(_) if is_certain => return !self.has_arrived(),
+            Self::Plain(stream) => stream.try_read(&mut [0]),
+            Self::Unix(stream) => stream.try_read(&mut [0]),
         };
         matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// The address at the other end; `None`: it has none, or is not known.
     pub fn peer_address(&self) -> Option<SocketAddr> {
-        self.socket().peer_addr().ok()?.as_socket()
+        self.socket()?.peer_addr().ok()?.as_socket()
     }
 
-    fn socket(&self) -> SockRef<'_> {
+    fn socket(&self) -> Option<SockRef<'_>> {
         match self {
-            Self::Plain(stream) => SockRef::from(stream),
-            Self::Unix(stream) => SockRef::from(stream),
+            Self::Plain(stream) => Some(SockRef::from(stream)),
+            Self::Unix(stream) => Some(SockRef::from(stream)),
+            Self::Tls(stream) => Some(stream.below().socket()),
+            Self::H2(_) => None,
         }
+    }
+}
+
+/// A connection to a server, over TLS where there is a connector. It begins with `header`, where there is one.
+///
+/// # Errors
+/// [`DialError`] where none came about.
+pub async fn dial_server(
+    endpoint: &Endpoint,
+    connector: Option<&TlsConnector>,
+    header: Option<(Version, Source)>,
+    timeout: Duration,
+) -> Result<ServerStream, DialError> {
+    match connector {
+        None => dial_announced(endpoint, header, timeout).await.map(ServerStream::from),
+        Some(connector) => Ok(ServerStream::Tls(Box::new(dial_tls(endpoint, connector, header, timeout).await?))),
+    }
+}
+
+/// So that HTTP/2 connections can be made over it.
+impl AsyncRead for ServerStream {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(context, buffer),
+            Self::H2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+}
+
+impl AsyncWrite for ServerStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Stream::poll_write(self.get_mut(), context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Stream::poll_write(self.get_mut(), context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_flush(self.get_mut(), context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_shutdown(self.get_mut(), context)
+    }
+}
+
+impl Below for ServerStream {
+    fn has_arrived(&self) -> bool {
+        let Some(socket) = self.socket() else { return false };
+        let seen = socket.peek(&mut [std::mem::MaybeUninit::uninit()]);
+        !matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 }

@@ -67,7 +67,7 @@ impl IdleConnections {
         }
         // Where nobody owns any, the last one is the one.
         while let Some(at) = shelf.connections.iter().rposition(|idle| idle.owner == owner) {
-            let idle = shelf.connections.remove(at)?;
+            let mut idle = shelf.connections.remove(at)?;
             if now.since(idle.since) < shelf.timeout && idle.stream.is_quiet(is_certain) {
                 return Some(idle.stream);
             }
@@ -112,7 +112,7 @@ impl IdleConnections {
     pub fn sweep(&self, now: Timestamp) {
         for shelf in self.shelves.borrow_mut().iter_mut() {
             let timeout = shelf.timeout;
-            shelf.connections.retain(|idle| now.since(idle.since) < timeout && idle.stream.is_quiet(false));
+            shelf.connections.retain_mut(|idle| now.since(idle.since) < timeout && idle.stream.is_quiet(false));
             if shelf.connections.is_empty() {
                 shelf.connections = VecDeque::new();
             }

@@ -24,6 +24,7 @@ use crate::request::clock;
 use crate::request::date::HttpDate;
 use crate::request::deadlines::{Deadline, Deadlines};
 use crate::request::exchange::scratch::Scratch;
+use crate::request::h2_server::H2Connections;
 use crate::request::listener::{self, Closing, Listener};
 use crate::request::process::{ClientPlace, Process};
 use crate::request::upstream::{IdleConnections, Owner};
@@ -32,6 +33,7 @@ use crate::shared::lease::Admission;
 use crate::shared::outcome::OutcomeSender;
 use crate::shared::snapshot::SnapshotStore;
 use crate::shared::thread;
+use crate::transport::tls::Connectors;
 
 /// How often logs are handed over and idle connections looked through.
 const SWEEP: Duration = Duration::from_millis(250);
@@ -53,6 +55,10 @@ pub struct Worker {
     pub buffers: Rc<BufferPool>,
     /// Idle connections to servers.
     pub idle: IdleConnections,
+    /// Connections to servers that speak HTTP/2.
+    pub h2: Rc<H2Connections>,
+    /// TLS towards the servers, with the sessions of this worker.
+    pub connectors: Connectors,
     /// Random numbers for choices; never for what is to be unique or secret.
     pub rng: RefCell<Rng>,
     /// The access log.
@@ -160,6 +166,8 @@ impl Worker {
         let worker = Rc::new(Self {
             buffers: BufferPool::new(shared.limits.buffer_memory),
             idle: IdleConnections::default(),
+            h2: Rc::default(),
+            connectors: own_connectors(&shared),
             rng: RefCell::new(Rng::new(seed("choices"))),
             admission: Admission::new(store, outcomes, seed("schedulers")),
             date: RefCell::default(),
@@ -200,15 +208,23 @@ impl Worker {
             self.admission.snapshot(|snapshot| {
                 if snapshot.whereabouts != whereabouts {
                     whereabouts = snapshot.whereabouts;
-                    snapshot.pools.iter().flat_map(|pool| &pool.endpoints).for_each(|server| self.idle.follow(server));
+                    for server in snapshot.pools.iter().flat_map(|pool| &pool.endpoints) {
+                        self.idle.follow(server);
+                        self.h2.follow(server);
+                    }
                 }
             });
             self.idle.sweep(now);
+            self.h2.sweep(now);
             if let Some(log) = &mut *self.log.borrow_mut() {
                 log.flush(now);
             }
         }
     }
+}
+
+fn own_connectors(shared: &Process) -> Connectors {
+    shared.connectors.iter().map(|(pool, connector)| (Arc::clone(pool), connector.with_own_sessions())).collect()
 }
 
 /// A place among the warm connections; it is free again with the end of this.

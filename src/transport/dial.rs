@@ -1,18 +1,24 @@
 //! Connections to servers, over TCP or a unix socket. One attempt for each address within one deadline; it refuses to try
 //! again and to resolve names: the exchange and the health checks decide, and what a name means was found out before.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use nix::errno::Errno;
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
 use crate::base::error::Blame;
 use crate::pure::pool::Address;
+use crate::pure::proxy_protocol::{Source, Version};
 use crate::shared::endpoint::Endpoint;
+use crate::transport::proxy_header;
 
 /// How long a unix socket whose queue is full is left alone before it is tried again: the system does not tell when there
 /// is room.
@@ -39,11 +45,75 @@ impl Dialled {
         }
     }
 
+    /// Waits until a read would get something.
+    pub fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => stream.poll_read_ready(context),
+            Self::Unix(stream) => stream.poll_read_ready(context),
+        }
+    }
+
+    /// The socket itself.
+    pub fn socket(&self) -> SockRef<'_> {
+        match self {
+            Self::Tcp(stream) => SockRef::from(stream),
+            Self::Unix(stream) => SockRef::from(stream),
+        }
+    }
+
     /// Our address and the server's; `None`: they have none, or are not known.
     pub fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
         match self {
             Self::Tcp(stream) => Some((stream.local_addr().ok()?, stream.peer_addr().ok()?)),
             Self::Unix(_) => None,
+        }
+    }
+}
+
+/// So that TLS can be spoken over it.
+impl AsyncRead for Dialled {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Dialled {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
+            Self::Unix(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }
@@ -60,20 +130,52 @@ pub enum DialError {
     /// There is no way to the server.
     #[error("unreachable: {0}")]
     Unreachable(io::Error),
+    /// There is a connection, and no TLS on it: the server's certificate can't be verified, or the two have nothing in common.
+    #[error("the TLS handshake failed: {0}")]
+    Handshake(io::Error),
     /// The server's name has no address yet.
     #[error("the server's name has not been resolved yet")]
     Unresolved,
     /// We have no descriptor, port or memory left.
     #[error("this machine is out of descriptors, ports or memory: {0}")]
     Exhausted(io::Error),
+    /// The server does not begin an HTTP/2 connection with its SETTINGS.
+    #[error("the server does not speak HTTP/2")]
+    NotHttp2,
+    /// All connections to the server have as many streams as it allows, and there may be no more of them.
+    #[error("all connections to the server are full")]
+    Full,
 }
 
 impl DialError {
     /// Who is to blame: only a server's fault is evidence against it.
     pub const fn blame(&self) -> Blame {
         match self {
-            Self::Refused | Self::TimedOut | Self::Unreachable(_) | Self::Unresolved => Blame::Server,
-            Self::Exhausted(_) => Blame::Us,
+            Self::Refused
+            | Self::TimedOut
+            | Self::Unreachable(_)
+            | Self::Unresolved
+            | Self::Handshake(_)
+            | Self::NotHttp2 => Blame::Server,
+            Self::Exhausted(_) | Self::Full => Blame::Us,
+        }
+    }
+
+    /// The same error for another request that waited for the same connection.
+    pub fn again(&self) -> Self {
+        let copy = |error: &io::Error| match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(error.kind(), error.to_string()),
+        };
+        match self {
+            Self::Refused => Self::Refused,
+            Self::TimedOut => Self::TimedOut,
+            Self::Unreachable(error) => Self::Unreachable(copy(error)),
+            Self::Unresolved => Self::Unresolved,
+            Self::Handshake(error) => Self::Handshake(copy(error)),
+            Self::Exhausted(error) => Self::Exhausted(copy(error)),
+            Self::NotHttp2 => Self::NotHttp2,
+            Self::Full => Self::Full,
         }
     }
 }
@@ -90,6 +192,22 @@ pub async fn dial(endpoint: &Endpoint, timeout: Duration) -> Result<Dialled, Dia
         Address::Unix(path) => connect_unix(path, deadline).await.map(Dialled::Unix),
         Address::Name(..) => dial_named(endpoint, deadline).await.map(Dialled::Tcp),
     }
+}
+
+/// The same, with the PROXY header at its beginning, where there is one.
+///
+/// # Errors
+/// As [`dial`]; a server that does not take the header is unreachable.
+pub async fn dial_announced(
+    endpoint: &Endpoint,
+    header: Option<(Version, Source)>,
+    timeout: Duration,
+) -> Result<Dialled, DialError> {
+    let dialled = dial(endpoint, timeout).await?;
+    if let Some((version, source)) = header {
+        proxy_header::send(&dialled, version, source).map_err(DialError::Unreachable)?;
+    }
+    Ok(dialled)
 }
 
 async fn dial_named(endpoint: &Endpoint, deadline: Instant) -> Result<TcpStream, DialError> {

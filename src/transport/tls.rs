@@ -1,12 +1,17 @@
 //! TLS towards clients: certificates, which of them a client gets, session tickets, and the rustls configuration of a
-//! listener.
+//! listener; and towards servers: whom they have to be, and the handshake with them.
 //!
 //! A listener's [`ServerConfig`] is built with its snapshot and never changed: a reload builds another, and connections
 //! keep the one they began with. It refuses to keep sessions in memory (tickets carry them), to accept 0-RTT (RFC 8446
 //! section 8: an idempotent-looking request can be replayed), and to fall below TLS 1.2.
 mod acceptor;
+mod authorities;
 mod certificate;
+mod client_policy;
+mod connector;
 mod hello;
+mod policies;
+mod server_stream;
 mod session;
 mod stream;
 mod table;
@@ -19,8 +24,13 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 
-pub use acceptor::TlsAcceptor;
+pub use acceptor::{AcceptorError, TlsAcceptor};
+pub use authorities::{Authorities, SystemAuthorities, read_authorities};
 pub use certificate::{CertificateError, CertificateName, certificate_names, expiry, load_certificate};
+pub use client_policy::{ClientPolicy, load_demanding};
+pub use connector::{Connectors, TlsConnector, UpstreamTlsError, connectors, dial_tls};
+pub use policies::{Demanding, PolicyError, check_policies};
+pub use server_stream::ServerTlsStream;
 pub use stream::TlsStream;
 pub use table::{CertificateTable, NoCertificates};
 pub use ticket::{ClientCertificates, EPOCH, TicketSecret, Ticketer};
@@ -63,18 +73,20 @@ pub fn server_config(
     tickets: Arc<Ticketer>,
     alpn: &[&[u8]],
 ) -> Result<Arc<ServerConfig>, rustls::Error> {
-    configure(Arc::clone(provider()), &certificates, &tickets, alpn).map(Arc::new)
+    configure(Arc::clone(provider()), &certificates, &tickets, &ClientPolicy::NONE, alpn).map(Arc::new)
 }
 
 fn configure(
     provider: Arc<CryptoProvider>,
     certificates: &Arc<CertificateTable>,
     tickets: &Arc<Ticketer>,
+    clients: &ClientPolicy,
     alpn: &[&[u8]],
 ) -> Result<ServerConfig, rustls::Error> {
+    let verifier = clients.verifier(&provider)?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13, &TLS12])?
-        .with_no_client_auth()
+        .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::<CertificateTable>::clone(certificates));
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
     config.session_storage = Arc::new(NoServerSessionStorage {});

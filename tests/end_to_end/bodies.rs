@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use crate::pools::all_to;
+use crate::pools::{all_to, assert_accepted};
 use crate::support::deadline::{Deadline, Gate, between_looks};
 use crate::support::{Client, DEADLINE, End, Exchange, Origin, Proxy, Setup, wait_for};
 
@@ -79,7 +79,7 @@ fn read_large(client: &mut Client) -> u64 {
 }
 
 #[test]
-fn a_download_of_64_mib_to_a_stalled_reader_costs_no_memory_and_comes_whole() {
+pub fn a_download_of_64_mib_to_a_stalled_reader_costs_no_memory_and_comes_whole() {
     let moved = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&moved);
     let origin = Origin::with(move |exchange| write_large(exchange, LARGE, &counted));
@@ -101,7 +101,7 @@ fn a_download_of_64_mib_to_a_stalled_reader_costs_no_memory_and_comes_whole() {
 }
 
 #[test]
-fn an_upload_of_64_mib_to_a_stalled_reader_costs_no_memory_and_comes_whole() {
+pub fn an_upload_of_64_mib_to_a_stalled_reader_costs_no_memory_and_comes_whole() {
     let gate = Arc::new(Gate::default());
     let opened = Arc::clone(&gate);
     let origin = Origin::with(move |exchange| {
@@ -144,7 +144,7 @@ fn an_upload_of_64_mib_to_a_stalled_reader_costs_no_memory_and_comes_whole() {
 }
 
 #[test]
-fn each_piece_of_an_upload_and_of_its_answer_passes_as_it_comes() {
+pub fn each_piece_of_an_upload_and_of_its_answer_passes_as_it_comes() {
     let origin = Origin::with(|exchange| {
         exchange.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
         while let Some(piece) = exchange.piece() {
@@ -166,11 +166,11 @@ fn each_piece_of_an_upload_and_of_its_answer_passes_as_it_comes() {
         client.send("0\r\n\r\n");
         assert_eq!(client.piece(&mut reader), Ok(None));
     }
-    assert_eq!(origin.accepted(), 1);
+    assert_accepted(&origin, 1);
 }
 
 #[test]
-fn an_early_answer_reaches_a_client_that_uploads_and_both_end_well() {
+pub fn an_early_answer_reaches_a_client_that_uploads_and_both_end_well() {
     let origin = Origin::with(|exchange| {
         exchange.piece();
         exchange.respond(200, &[], b"early");
@@ -184,12 +184,12 @@ fn an_early_answer_reaches_a_client_that_uploads_and_both_end_well() {
     let requests = origin.wait_for_that("the whole body", |requests| requests[0].is_complete);
     assert_eq!(requests[0].body_length, 2_000_005);
     assert_eq!(client.get("/").text(), "early");
-    assert_eq!(origin.accepted(), 1);
+    assert_accepted(&origin, 1);
 }
 
 /// The server says no and closes while the client is still at it.
 #[test]
-fn an_early_refusal_of_a_server_that_closes_reaches_a_client_that_uploads() {
+pub fn an_early_refusal_of_a_server_that_closes_reaches_a_client_that_uploads() {
     for round in 0..20 {
         let origin = Origin::with(move |exchange| {
             exchange.piece();
@@ -208,7 +208,7 @@ fn an_early_refusal_of_a_server_that_closes_reaches_a_client_that_uploads() {
 
 /// A connection whose upload broke off at the server still has the rest of the body on it.
 #[test]
-fn the_rest_of_an_upload_that_its_server_broke_off_is_never_read_as_a_request() {
+pub fn the_rest_of_an_upload_that_its_server_broke_off_is_never_read_as_a_request() {
     let gate = Arc::new(Gate::default());
     let opened = Arc::clone(&gate);
     let origin = Origin::with(move |exchange| {
@@ -245,7 +245,7 @@ const CUT: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn an_answer_that_is_cut_short_never_looks_complete_to_a_client() {
+pub fn an_answer_that_is_cut_short_never_looks_complete_to_a_client() {
     for (framing, body) in CUT.into_iter().chain([("", "1234")]) {
         for version in ["1.1", "1.0"] {
             for reset in [false, true] {
@@ -278,7 +278,7 @@ fn an_answer_that_is_cut_short_never_looks_complete_to_a_client() {
 }
 
 #[test]
-fn an_answer_whose_chunks_are_broken_never_looks_complete_to_a_client() {
+pub fn an_answer_whose_chunks_are_broken_never_looks_complete_to_a_client() {
     for version in ["1.1", "1.0"] {
         for broken in ["zz\r\n", "4\r\n1234x\r\n0\r\n\r\n", "0\r\nno trailer\r\n\r\n"] {
             let gate = Arc::new(Gate::default());
@@ -308,7 +308,7 @@ fn an_answer_whose_chunks_are_broken_never_looks_complete_to_a_client() {
 }
 
 #[test]
-fn a_body_that_ends_with_its_servers_connection_is_whole_for_both_kinds_of_client() {
+pub fn a_body_that_ends_with_its_servers_connection_is_whole_for_both_kinds_of_client() {
     let origin = Origin::with(|exchange| {
         exchange.write("HTTP/1.0 200 OK\r\n\r\nall of it");
         exchange.close();
@@ -326,7 +326,7 @@ fn a_body_that_ends_with_its_servers_connection_is_whole_for_both_kinds_of_clien
 }
 
 #[test]
-fn an_upload_that_is_cut_short_never_looks_complete_to_a_server() {
+pub fn an_upload_that_is_cut_short_never_looks_complete_to_a_server() {
     let origin = Origin::with(|exchange| {
         exchange.read_body();
         exchange.respond(200, &[], b"");
@@ -358,7 +358,7 @@ fn an_upload_that_is_cut_short_never_looks_complete_to_a_server() {
 }
 
 #[test]
-fn an_upload_whose_chunks_are_broken_is_400_and_never_looks_complete_to_a_server() {
+pub fn an_upload_whose_chunks_are_broken_is_400_and_never_looks_complete_to_a_server() {
     let origin = Origin::new("one");
     let proxy = Proxy::start(&all_to([&origin], ""));
     for broken in ["zz\r\n", "4\r\n1234x\r\n0\r\n\r\n", "0\r\nno trailer\r\n\r\n"] {

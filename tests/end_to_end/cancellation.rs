@@ -97,7 +97,7 @@ fn at_stage(proxy: &Proxy, origin: &Origin, target: &str, request: &str) -> Clie
 }
 
 #[test]
-fn a_client_that_goes_away_frees_the_connection_to_its_server_at_once() {
+pub fn a_client_that_goes_away_frees_the_connection_to_its_server_at_once() {
     let origin = playing();
     // Far longer than the test: only the client's going can end it.
     let proxy = Proxy::start(&all_to([&origin], "timeout response=\"1h\" tunnel=\"1h\""));
@@ -110,7 +110,7 @@ fn a_client_that_goes_away_frees_the_connection_to_its_server_at_once() {
 }
 
 #[test]
-fn a_client_that_goes_away_is_logged_and_not_held_against_the_server() {
+pub fn a_client_that_goes_away_is_logged_and_not_held_against_the_server() {
     let origin = playing();
     let proxy = Proxy::start(&all_to([&origin], ""));
     for (index, by_reset) in [false, true, false, true].into_iter().enumerate() {
@@ -165,7 +165,7 @@ fn a_client_that_leaves_an_idle_connection_has_asked_nothing() {
 
 /// The places at a server are counted; a place that is not given back would be missed at the end.
 #[test]
-fn places_at_a_server_are_all_back_after_hundreds_of_clients_have_vanished() {
+pub fn places_at_a_server_are_all_back_after_hundreds_of_clients_have_vanished() {
     const PLACES: usize = 10;
     let origin = playing();
     let proxy = Proxy::start(&all_to([Server::with(&origin, "max=10")], "retry count=0"));
@@ -204,7 +204,7 @@ fn places_at_a_server_are_all_back_after_hundreds_of_clients_have_vanished() {
 
 /// Whatever a request fails by, its place is free again.
 #[test]
-fn places_at_a_server_are_all_back_after_requests_that_failed() {
+pub fn places_at_a_server_are_all_back_after_requests_that_failed() {
     let origin = Origin::with(|exchange| match exchange.head.target() {
         "/reset" => exchange.reset(),
         "/nonsense" => {
@@ -246,7 +246,7 @@ fn places_at_a_server_are_all_back_after_requests_that_failed() {
 
 /// 2000 clients ask once each and vanish, half by FIN and half by RST.
 #[test]
-fn memory_and_descriptors_level_out_when_clients_come_and_vanish_for_long() {
+pub fn memory_and_descriptors_level_out_when_clients_come_and_vanish_for_long() {
     let origin = Origin::new("one");
     let rules = all_to([&origin], "upstream \"http/1.1\" idle-timeout=\"100ms\"");
     let proxy = Setup::new(&rules).variable("MIMALLOC_ALLOW_THP", "0").start();

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use crate::pools::all_to;
+use crate::pools::{all_to, assert_accepted};
 use crate::support::{Client, Head, Origin, Proxy};
 
 fn answering(bytes: &'static str) -> Origin {
@@ -57,7 +57,7 @@ fn a_target_is_passed_on_as_the_client_wrote_it() {
 }
 
 #[test]
-fn an_absolute_target_becomes_a_path_and_its_authority_the_host() {
+pub fn an_absolute_target_becomes_a_path_and_its_authority_the_host() {
     let origin = Origin::new("one");
     let proxy = Proxy::start(&all_to([&origin], ""));
     let mut client = proxy.client();
@@ -100,7 +100,7 @@ fn fields_of_one_connection_stay_on_it_both_ways() {
 }
 
 #[test]
-fn a_client_cannot_remove_host_framing_or_our_own_fields_by_naming_them_in_connection() {
+pub fn a_client_cannot_remove_host_framing_or_our_own_fields_by_naming_them_in_connection() {
     let origin = Origin::new("one");
     let proxy = Proxy::start(&all_to([&origin], ""));
     let mut client = proxy.client();
@@ -122,7 +122,7 @@ fn a_client_cannot_remove_host_framing_or_our_own_fields_by_naming_them_in_conne
 }
 
 #[test]
-fn an_upgrade_that_is_not_allowed_is_left_out_and_the_request_goes_on() {
+pub fn an_upgrade_that_is_not_allowed_is_left_out_and_the_request_goes_on() {
     let origin = Origin::new("one");
     let proxy = Proxy::start(&all_to([&origin], ""));
     let mut client = proxy.client();
@@ -166,7 +166,7 @@ fn trailers_pass_both_ways_without_those_that_are_forbidden() {
 }
 
 #[test]
-fn interim_answers_are_passed_on_in_order_and_never_to_http_1_0() {
+pub fn interim_answers_are_passed_on_in_order_and_never_to_http_1_0() {
     let origin = answering(
         "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\nLink: </b>\r\n\r\n\
          HTTP/1.1 103 Early Hints\r\nLink: </c>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
@@ -181,11 +181,11 @@ fn interim_answers_are_passed_on_in_order_and_never_to_http_1_0() {
     }
     let answer = proxy.client().request("GET / HTTP/1.0\r\nHost: a.test\r\n\r\n");
     assert_eq!((answer.status(), answer.interim.len(), answer.text().as_str()), (200, 0, "ok"));
-    assert_eq!(origin.accepted(), 1);
+    assert_accepted(&origin, 1);
 }
 
 #[test]
-fn an_interim_answer_reaches_the_client_before_the_server_goes_on() {
+pub fn an_interim_answer_reaches_the_client_before_the_server_goes_on() {
     let gate = std::sync::Arc::new(crate::support::deadline::Gate::default());
     let opened = std::sync::Arc::clone(&gate);
     let origin = Origin::with(move |exchange| {
@@ -202,7 +202,7 @@ fn an_interim_answer_reaches_the_client_before_the_server_goes_on() {
 }
 
 #[test]
-fn sixteen_interim_answers_pass_and_one_more_is_502() {
+pub fn sixteen_interim_answers_pass_and_one_more_is_502() {
     for (count, status) in [(16, 200), (17, 502)] {
         let origin = Origin::with(move |exchange| {
             let interim = "HTTP/1.1 102 Processing\r\n\r\n".repeat(count);
@@ -218,7 +218,7 @@ fn sixteen_interim_answers_pass_and_one_more_is_502() {
 
 /// The client waits for leave to send; the origin gives it once or twice, and answers.
 #[test]
-fn a_client_that_expects_100_gets_exactly_one_and_then_its_answer() {
+pub fn a_client_that_expects_100_gets_exactly_one_and_then_its_answer() {
     for leaves in [1, 2, 3] {
         let origin = Origin::with(move |exchange| {
             exchange.write("HTTP/1.1 100 Continue\r\n\r\n".repeat(leaves));
@@ -248,7 +248,7 @@ fn a_client_that_expects_100_gets_exactly_one_and_then_its_answer() {
 }
 
 #[test]
-fn a_final_answer_in_place_of_100_ends_the_connection_for_the_body_may_never_come() {
+pub fn a_final_answer_in_place_of_100_ends_the_connection_for_the_body_may_never_come() {
     let origin = Origin::with(|exchange| {
         exchange.respond(401, &[], b"no");
         exchange.wait_for_end();
@@ -268,7 +268,7 @@ fn a_final_answer_in_place_of_100_ends_the_connection_for_the_body_may_never_com
 }
 
 #[test]
-fn answers_without_a_body_leave_the_connection_where_the_next_begins() {
+pub fn answers_without_a_body_leave_the_connection_where_the_next_begins() {
     let origin = Origin::with(|exchange| {
         let answer = match exchange.head.target() {
             "/204" => "HTTP/1.1 204 No Content\r\nX: 1\r\n\r\n",
@@ -298,11 +298,11 @@ fn answers_without_a_body_leave_the_connection_where_the_next_begins() {
         let seen = (answer.status(), answer.field("content-length"), answer.body.len());
         assert_eq!((method, target, seen), (method, target, (status, length, 0)));
     }
-    assert_eq!(origin.accepted(), 1);
+    assert_accepted(&origin, 1);
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_order_whatever_their_bodies() {
+pub fn pipelined_requests_are_answered_in_order_whatever_their_bodies() {
     let origin = Origin::with(|exchange| {
         exchange.read_body();
         let target = exchange.head.target().to_owned();
@@ -324,11 +324,11 @@ fn pipelined_requests_are_answered_in_order_whatever_their_bodies() {
     for number in 0..100 {
         assert_eq!(client.response().text(), format!("/{number}"));
     }
-    assert_eq!(origin.accepted(), 1);
+    assert_accepted(&origin, 1);
 }
 
 #[test]
-fn a_client_of_http_1_0_keeps_its_connection_where_it_asks_and_the_length_is_known() {
+pub fn a_client_of_http_1_0_keeps_its_connection_where_it_asks_and_the_length_is_known() {
     let origin = Origin::new("one");
     let proxy = Proxy::start(&all_to([&origin], ""));
     let mut client = proxy.client();
@@ -356,7 +356,7 @@ fn via_is_signed_both_ways_unless_it_is_switched_off() {
 
 /// Heads larger than any buffer, both ways, and a body behind each.
 #[test]
-fn large_heads_pass_both_ways_up_to_64_kib() {
+pub fn large_heads_pass_both_ways_up_to_64_kib() {
     let fields = |bytes: usize| format!("X-Large: {}\r\n", "x".repeat(7980)).repeat(bytes / 8000);
     let answer_fields = fields(60_000);
     let origin = Origin::with(move |exchange| {
@@ -395,7 +395,7 @@ fn a_request_without_a_host_to_a_listener_for_all_addresses_gets_the_address_tha
 }
 
 #[test]
-fn an_absolute_target_with_a_query_and_no_path_asks_for_the_root() {
+pub fn an_absolute_target_with_a_query_and_no_path_asks_for_the_root() {
     let origin = Origin::new("one");
     let proxy = Proxy::start(
         &all_to([&origin], "").replace("rule use=\"p\"", "rule path=\"/\" use=\"p\" { query \"q\" \"1\" }"),

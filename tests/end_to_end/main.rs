@@ -8,9 +8,11 @@
 #[path = "../support/harness.rs"]
 mod support;
 
+mod again_h2c;
 mod bodies;
 mod cancellation;
 mod check;
+mod client_certificates;
 mod drain;
 mod explain;
 mod forwarding;
@@ -35,4 +37,6 @@ mod tls;
 mod trust;
 mod tunnel;
 mod unix_sockets;
+mod upstream_h2;
 mod upstream_pool;
+mod upstream_tls;

@@ -181,7 +181,7 @@ fn play(address: std::net::SocketAddr, seed: u64) -> usize {
 }
 
 #[test]
-fn no_answer_and_no_body_ever_belongs_to_somebody_else() {
+pub fn no_answer_and_no_body_ever_belongs_to_somebody_else() {
     let wrong = Arc::new(AtomicUsize::new(0));
     let origins: Vec<Origin> = (0..2)
         .map(|_| {

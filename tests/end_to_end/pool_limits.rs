@@ -56,7 +56,7 @@ fn limit_timeout_connect_is_504_where_no_connection_is_made_in_time() {
 }
 
 #[test]
-fn limit_timeout_response_is_504_for_a_head_and_a_cut_for_a_body() {
+pub fn limit_timeout_response_is_504_for_a_head_and_a_cut_for_a_body() {
     let gate = Arc::new(Gate::default());
     let opened = Arc::clone(&gate);
     let origin = Origin::with(move |exchange| {
@@ -82,7 +82,7 @@ fn limit_timeout_response_is_504_for_a_head_and_a_cut_for_a_body() {
 }
 
 #[test]
-fn limit_timeout_response_is_not_reached_by_a_body_that_goes_on() {
+pub fn limit_timeout_response_is_not_reached_by_a_body_that_goes_on() {
     let (pieces, each) = (6, Duration::from_millis(100));
     let origin = Origin::with(move |exchange| {
         exchange.write("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n");
@@ -160,7 +160,7 @@ fn limit_upstream_idle_timeout_is_the_end_of_a_kept_connection() {
 }
 
 #[test]
-fn limit_retry_count_is_the_number_of_repetitions() {
+pub fn limit_retry_count_is_the_number_of_repetitions() {
     for (count, attempts) in [(0, 1), (2, 3)] {
         let refused: Vec<_> = (0..4).map(|_| refused_address()).collect();
         let servers: Vec<SocketAddr> = refused.iter().map(|(_, address)| *address).collect();

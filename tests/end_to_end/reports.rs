@@ -76,7 +76,7 @@ fn weights_are_kept_when_a_server_comes_back() {
 }
 
 #[test]
-fn hosts_are_tried_in_file_order_whatever_their_length() {
+pub fn hosts_are_tried_in_file_order_whatever_their_length() {
     let (one, two) = (Origin::new("exact"), Origin::new("wildcard"));
     let pools = pools_of_one(&[("exact", &one), ("wildcard", &two)]);
     let exact = "rule host=\"a.test\" use=\"exact\"\n";
@@ -99,7 +99,7 @@ fn hosts_are_tried_in_file_order_whatever_their_length() {
 }
 
 #[test]
-fn an_event_stream_begins_with_its_head_and_each_event_comes_before_the_next() {
+pub fn an_event_stream_begins_with_its_head_and_each_event_comes_before_the_next() {
     let gate = Arc::new(Gate::default());
     let opened = Arc::clone(&gate);
     let (told, tells) = std::sync::mpsc::channel::<()>();
@@ -132,7 +132,7 @@ fn an_event_stream_begins_with_its_head_and_each_event_comes_before_the_next() {
 }
 
 #[test]
-fn an_http_1_0_client_gets_no_chunks_no_interim_answer_and_the_whole_body() {
+pub fn an_http_1_0_client_gets_no_chunks_no_interim_answer_and_the_whole_body() {
     let origin = Origin::with(|exchange| {
         exchange.write("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
         exchange.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");

@@ -87,7 +87,7 @@ fn the_body_of_a_post_whose_first_server_refuses_comes_exactly_once_and_whole() 
 }
 
 #[test]
-fn a_request_whose_server_resets_before_it_answers_is_repeated_where_it_is_idempotent_and_else_never() {
+pub fn a_request_whose_server_resets_before_it_answers_is_repeated_where_it_is_idempotent_and_else_never() {
     for method in IDEMPOTENT {
         let (broken, live) = (resetting(), Origin::new("live"));
         let proxy = Proxy::start(&all_to([&broken, &live], "scheduler \"wlc\" ties=\"first\""));
@@ -181,7 +181,7 @@ fn a_request_on_an_idle_connection_that_breaks_is_repeated_on_a_fresh_one_where_
 }
 
 #[test]
-fn count_is_the_most_repetitions_and_each_goes_to_another_server() {
+pub fn count_is_the_most_repetitions_and_each_goes_to_another_server() {
     for count in 0..=3 {
         let origins = [resetting(), resetting(), resetting(), Origin::new("live")];
         let lines = format!("scheduler \"wlc\" ties=\"first\"; retry count={count}");
@@ -210,7 +210,7 @@ fn what_retry_does_not_name_is_not_repeated() {
 }
 
 #[test]
-fn a_status_that_is_to_be_repeated_is_held_back_until_another_server_has_answered() {
+pub fn a_status_that_is_to_be_repeated_is_held_back_until_another_server_has_answered() {
     let failing = Origin::with(|exchange| {
         exchange.read_body();
         exchange.respond(503, &[("X-Origin", "failing")], b"no");
@@ -236,7 +236,7 @@ fn a_status_that_is_to_be_repeated_is_held_back_until_another_server_has_answere
 }
 
 #[test]
-fn the_last_answer_is_passed_on_where_all_servers_fail_alike() {
+pub fn the_last_answer_is_passed_on_where_all_servers_fail_alike() {
     let failing: Vec<Origin> = (0..2)
         .map(|number| {
             Origin::with(move |exchange| {
@@ -254,7 +254,7 @@ fn the_last_answer_is_passed_on_where_all_servers_fail_alike() {
 }
 
 #[test]
-fn a_put_of_64_kib_is_repeated_whole_and_a_larger_one_is_not() {
+pub fn a_put_of_64_kib_is_repeated_whole_and_a_larger_one_is_not() {
     for (framing, length, status) in [
         ("length", 65_536, 200),
         ("length", 65_537, 502),
@@ -335,7 +335,7 @@ fn repetitions_are_at_most_ten_or_a_fifth_of_the_requests_of_the_last_ten_second
 }
 
 #[test]
-fn a_slow_request_is_never_repeated_for_being_slow() {
+pub fn a_slow_request_is_never_repeated_for_being_slow() {
     let gate = Arc::new(Gate::default());
     let opened = Arc::clone(&gate);
     let slow = Origin::with(move |exchange| {

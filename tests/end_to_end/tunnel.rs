@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use crate::pools::{all_to, pool};
+use crate::pools::{all_to, assert_accepted, pool};
 use crate::support::deadline::Gate;
 use crate::support::{Client, DEADLINE, End, Exchange, Origin, Proxy, wait_for};
 use crate::tls::{open, trickle_until_the_end};
@@ -70,7 +70,7 @@ fn a_websocket_becomes_a_tunnel_that_carries_any_bytes_both_ways() {
 }
 
 #[test]
-fn a_tunnel_carries_large_streams_both_ways_at_once() {
+pub fn a_tunnel_carries_large_streams_both_ways_at_once() {
     let origin = echoing();
     let proxy = Proxy::start(&all_to([&origin], ""));
     let mut client = proxy.client();
@@ -125,7 +125,7 @@ fn glued(clients: usize, is_busy: bool) {
 }
 
 #[test]
-fn an_answer_glued_to_the_101_reaches_the_client_every_time() {
+pub fn an_answer_glued_to_the_101_reaches_the_client_every_time() {
     glued(1, false);
 }
 
@@ -135,7 +135,7 @@ fn an_answer_glued_to_the_101_reaches_the_client_every_time_under_load() {
 }
 
 #[test]
-fn bytes_that_a_client_sends_before_the_101_reach_the_server_behind_it() {
+pub fn bytes_that_a_client_sends_before_the_101_reach_the_server_behind_it() {
     let gate = Arc::new(Gate::default());
     let opened = Arc::clone(&gate);
     let origin = Origin::with(move |exchange| {
@@ -158,7 +158,7 @@ fn bytes_that_a_client_sends_before_the_101_reach_the_server_behind_it() {
 }
 
 #[test]
-fn each_direction_of_a_tunnel_ends_by_itself() {
+pub fn each_direction_of_a_tunnel_ends_by_itself() {
     // The client first: the server still answers.
     let origin = Origin::with(|exchange| {
         exchange.write(ACCEPT);
@@ -199,7 +199,7 @@ fn each_direction_of_a_tunnel_ends_by_itself() {
 }
 
 #[test]
-fn a_tunnel_that_one_side_breaks_ends_for_the_other() {
+pub fn a_tunnel_that_one_side_breaks_ends_for_the_other() {
     let origin = Origin::with(|exchange| {
         exchange.write(ACCEPT);
         match exchange.raw().as_deref() {
@@ -334,7 +334,7 @@ fn a_101_that_was_not_asked_for_or_is_to_another_protocol_is_502() {
 }
 
 #[test]
-fn a_server_that_refuses_a_tunnel_is_asked_on_as_before() {
+pub fn a_server_that_refuses_a_tunnel_is_asked_on_as_before() {
     let origin = Origin::with(|exchange| {
         exchange.respond(426, &[("Connection", "Upgrade"), ("Upgrade", "websocket")], b"no");
     });
@@ -344,7 +344,7 @@ fn a_server_that_refuses_a_tunnel_is_asked_on_as_before() {
         let answer = client.request(ask("/", "websocket"));
         assert_eq!((answer.status(), answer.text().as_str()), (426, "no"));
     }
-    assert_eq!(origin.accepted(), 1);
+    assert_accepted(&origin, 1);
 }
 
 /// A TLS listener in front of the origin.

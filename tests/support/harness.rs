@@ -7,11 +7,14 @@
 pub mod client;
 pub mod deadline;
 pub mod dns;
+pub mod h2_frames;
+pub mod h2c_front;
 pub mod message;
 pub mod origin;
 pub mod proxy;
 pub mod random_rules;
 pub mod tls;
+pub mod tls_server;
 pub mod wire;
 
 pub use client::{Client, Response};

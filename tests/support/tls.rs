@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -33,6 +33,40 @@ impl Certificate {
         let key = KeyPair::generate().expect("a key can be made");
         let certificate = params.self_signed(&key).expect("a certificate can be signed");
         Self { certificate: certificate.pem(), key: key.serialize_pem(), der: certificate.der().clone() }
+    }
+}
+
+/// A certificate authority, made for one test.
+pub struct Authority {
+    /// Its certificate, as PEM.
+    pub certificate: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// An authority of this name.
+    pub fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().expect("a key can be made");
+        let certificate = params.self_signed(&key).expect("a certificate can be signed").pem();
+        Self { certificate, issuer: Issuer::new(params, key) }
+    }
+
+    /// A certificate for these names, signed by it.
+    pub fn issue(&self, names: &[&str]) -> Certificate {
+        self.issue_with(names, |_| ())
+    }
+
+    /// A certificate for these names, as `change` makes it, signed by it.
+    pub fn issue_with(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Certificate {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("names fit a certificate");
+        change(&mut params);
+        let key = KeyPair::generate().expect("a key can be made");
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate can be signed");
+        Certificate { certificate: certificate.pem(), key: key.serialize_pem(), der: certificate.der().clone() }
     }
 }
 

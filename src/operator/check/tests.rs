@@ -217,3 +217,9 @@ rule path="/f" use="twice" strip-prefix="/f/g"
     let text = checked(&format!("{BASE}rule path=\"/img/*\" use=\"a\"\n")).render(Style::Plain);
     assert!(text.contains("write \"/img/{*rest}\""), "{text}");
 }
+
+#[test]
+fn a_rule_that_tells_of_clients_whom_nobody_asks_is_warned_of() {
+    let tell = "rule use=\"a\" { set-request-header \"X-Who\" \"{client-subject}\"; }";
+    assert_eq!(warnings_of(&format!("{BASE}{tell}")), ["no listener asks clients for a certificate"]);
+}

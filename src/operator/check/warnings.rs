@@ -7,7 +7,7 @@ use crate::base::id::PoolIndex;
 use crate::pure::config::{Config, PoolPlaces, Problem};
 use crate::pure::rule::compile::RuleSet;
 use crate::pure::rule::cover::{Shadow, regex_is_prefix};
-use crate::pure::rule::{Action, HostPattern};
+use crate::pure::rule::{Action, FieldChange, HostPattern};
 
 /// Adds all warnings of `config`.
 pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
@@ -15,6 +15,7 @@ pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
     powerless_pools(config, warnings);
     overlapping_listeners(config, warnings);
     unserved_listeners(config, warnings);
+    unknown_clients(config, warnings);
 }
 
 /// Adds the warnings of rules that others hide, and of expressions that a path pattern could say.
@@ -110,6 +111,25 @@ fn overlapping_listeners(config: &Config, warnings: &mut Vec<Problem>) {
                     "the system may refuse to open both; keep the wide one, or list its other addresses one by one",
                 ));
             }
+        }
+    }
+}
+
+/// Rules that tell servers who the client is where no client is ever asked.
+fn unknown_clients(config: &Config, warnings: &mut Vec<Problem>) {
+    let certificates = config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    if certificates.flat_map(|tls| &tls.certificates).any(|certificate| certificate.clients.is_some()) {
+        return;
+    }
+    let tells = |change: &FieldChange| match change {
+        FieldChange::Set(_, value) | FieldChange::Add(_, value) => value.tells_identity(),
+        FieldChange::Remove(_) => false,
+    };
+    for (rule, places) in config.rules.iter().zip(&config.places.rules) {
+        if rule.changes.request.iter().chain(&rule.changes.response).any(tells) {
+            let problem = Problem::at(&places.node, "no listener asks clients for a certificate").as_warning();
+            let problem = problem.label("this rule tells of them");
+            warnings.push(problem.help("ask: listen .. { tls { client-ca \"FILE\" mode=\"optional\"; .. } }"));
         }
     }
 }

@@ -169,7 +169,7 @@ fn the_guide_names_ports_servers_and_files() {
 fn the_certificate_is_for_this_machine_and_for_a_month() {
     start(|rule_file| {
         let config = check(rule_file).config.unwrap();
-        let files = &config.listeners[1].tls.as_ref().unwrap().certificates[0];
+        let files = &config.listeners[1].tls.as_ref().unwrap().certificates[0].files;
         let loaded = load_certificate(files).unwrap();
         let names = certificate_names(&loaded.cert[0]);
         assert!(names.contains(&CertificateName::Host("localhost".into())), "{names:?}");

@@ -3,7 +3,6 @@
 //! It refuses frames above [`FRAME_MAX`] bytes, extensions and subprotocols, and it does not check that text is UTF-8: it
 //! gives back what it gets.
 
-use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
@@ -12,12 +11,12 @@ use axum::response::{IntoResponse, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use crate::pure::websocket;
+
 /// The largest payload of a frame, in bytes.
 const FRAME_MAX: usize = 64 * 1024;
 /// The largest head of a frame: two bytes, a length of eight, a mask of four.
 const HEAD_MAX: usize = 14;
-/// What the key is joined with before it is hashed (RFC 6455 1.3).
-const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 const TEXT: u8 = 1;
 const CLOSE: u8 = 8;
@@ -53,22 +52,7 @@ fn accept_value(fields: &HeaderMap) -> Option<String> {
     };
     let key = fields.get(SEC_WEBSOCKET_KEY)?.as_bytes();
     let is_opening = has(UPGRADE, "websocket") && has(CONNECTION, "upgrade") && has(SEC_WEBSOCKET_VERSION, "13");
-    is_opening.then(|| base64(digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, GUID].concat()).as_ref()))
-}
-
-/// RFC 4648 section 4.
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let bits = (0..3).fold(0_u32, |bits, index| bits << 8 | u32::from(group.get(index).copied().unwrap_or(0)));
-        for digit in 0..4 {
-            let index = bits >> (18 - 6 * digit) & 63;
-            let letter = ALPHABET.get(index as usize).copied().unwrap_or(b'=');
-            text.push(if digit <= group.len() { letter.into() } else { '=' });
-        }
-    }
-    text
+    is_opening.then(|| websocket::accept_value(key))
 }
 
 /// A client's frame: its first byte, where its payload starts and ends, and the mask.

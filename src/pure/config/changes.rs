@@ -123,6 +123,11 @@ fn field_change(
         return None;
     }
     let template = template(value, "value of a field", Template::parse_value, captures, problems)?;
+    if verb == "add" && is_request && template.tells_identity() {
+        let problem = Problem::at(&value.place(), "a client could send this field too, with the name of its choice");
+        problems.add(problem.label("not beside others").help(format!("set-request-header \"{name}\" replaces it")));
+        return None;
+    }
     match verb {
         "set" => Some(FieldChange::Set(name.to_owned(), template)),
         _ if text.is_empty() => {

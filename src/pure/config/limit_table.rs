@@ -265,6 +265,7 @@ impl Default for Settings {
                 idle_max: 0,
                 idle_timeout: zero,
                 proxy_protocol: None,
+                tls: None,
             },
             retry: Retry { count: 0, on_connect: true, on_reset: true, on_status: Vec::new() },
         };

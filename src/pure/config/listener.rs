@@ -5,7 +5,7 @@ use super::limit_table::Settings;
 use super::limits::{self, Site};
 use super::node::{Node, Value};
 use super::problem::{Problem, Problems};
-use super::{CertificateFiles, ListenAddress, Listener, Protocols, Tls};
+use super::{CertificateFiles, ClientAuthorities, ListenAddress, Listener, Protocols, SiteCertificate, Tls};
 use crate::pure::rule::Cidr;
 
 /// The permissions of a unix socket where none are given: its owner's and group's.
@@ -119,20 +119,35 @@ fn read_mode(value: Value<'_>, address: Option<&ListenAddress>, problems: &mut P
 }
 
 fn read_tls(node: Node<'_>, problems: &mut Problems) -> Tls {
+    let clients = node.child("client-ca").and_then(read_client_ca);
     let mut certificates = Vec::new();
     for certificate in node.children("certificate") {
-        let Some(file) = certificate.argument(0).and_then(|value| value.text()) else { continue };
-        let Some(key) = certificate.setting("key") else {
-            let problem = Problem::at(&certificate.place(), "this certificate has no key").label("`key` is missing");
-            problems.add(problem.help(r#"certificate "certs/site.crt" key="certs/site.key""#));
-            continue;
-        };
-        let Some(key) = key.text() else { continue };
-        certificates.push(CertificateFiles { certificate: node.source.beside(file), key: node.source.beside(key) });
+        let own = certificate.child("client-ca").and_then(read_client_ca);
+        let files = read_certificate(certificate, problems);
+        let clients = own.or_else(|| clients.clone());
+        certificates.extend(files.map(|files| SiteCertificate { files, clients }));
     }
     if node.children("certificate").next().is_none() {
         let problem = Problem::at(&node.place(), "TLS needs a certificate").label("there is none in here");
         problems.add(problem.help(r#"tls { certificate "certs/site.crt" key="certs/site.key" }"#));
     }
     Tls { certificates }
+}
+
+/// `client-ca FILE mode=".."`.
+fn read_client_ca(node: Node<'_>) -> Option<ClientAuthorities> {
+    let file = node.source.beside(node.argument(0)?.text()?);
+    let mode = node.setting("mode").and_then(|value| value.text());
+    Some(ClientAuthorities { file, is_required: mode != Some("optional") })
+}
+
+/// `certificate FILE key=FILE`. `None` where one of the two is missing.
+pub(super) fn read_certificate(node: Node<'_>, problems: &mut Problems) -> Option<CertificateFiles> {
+    let file = node.argument(0)?.text()?;
+    let Some(key) = node.setting("key") else {
+        let problem = Problem::at(&node.place(), "this certificate has no key").label("`key` is missing");
+        problems.add(problem.help(r#"certificate "certs/site.crt" key="certs/site.key""#));
+        return None;
+    };
+    Some(CertificateFiles { certificate: node.source.beside(file), key: node.source.beside(key.text()?) })
 }

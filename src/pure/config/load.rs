@@ -11,10 +11,10 @@ use super::limit_table::Settings;
 use super::limits::{self, Site};
 use super::names::{Names, Unique};
 use super::node::Node;
-use super::places::{Places, PoolPlaces, RulePlaces};
+use super::places::{Places, PoolPlaces, RulePlaces, UpstreamTlsPlaces};
 use super::problem::{ConfigErrors, Problem, Problems};
 use super::source::Place;
-use super::{AccessLog, Config, LogFormat, address, expect, listener, pool, rule, shape};
+use super::{AccessLog, Config, LogFormat, address, expect, identity_fields, listener, pool, rule, shape};
 use crate::base::id::{ListenerIndex, PoolIndex};
 
 /// Reads the rule file or folder `entry` with all that it includes.
@@ -86,6 +86,7 @@ impl Loading {
         }
         self.pools(named("pool"));
         let rules = self.rules(named("rule"));
+        identity_fields::guard(&mut self.config.rules);
         for node in named("expect") {
             if let Some(expect) = expect::read(node, &self.names, &rules, &mut self.problems) {
                 self.config.expects.push(expect);
@@ -126,11 +127,14 @@ impl Loading {
             self.names.add_listener(text, address, index);
             self.config.listeners.push(listener);
             let tls = node.child("tls");
-            let certificates =
-                tls.iter().flat_map(|tls| tls.children("certificate")).map(|node| node.place()).collect();
+            let certificates: Vec<Node<'_>> = tls.iter().flat_map(|tls| tls.children("certificate")).collect();
+            let shared_ca = tls.and_then(|tls| tls.child("client-ca")).map(|node| node.place());
+            let client_ca =
+                |node: &Node<'_>| node.child("client-ca").map(|node| node.place()).or_else(|| shared_ca.clone());
             self.config.places.listeners.push(super::places::ListenerPlaces {
                 node: node.place(),
-                certificates,
+                client_cas: certificates.iter().map(client_ca).collect(),
+                certificates: certificates.iter().map(Node::place).collect(),
                 body_max: body_max_place(node.children("limits")),
                 trusted_proxies: node.settings("trusted-proxies").map(|value| value.place()).collect(),
             });
@@ -152,9 +156,11 @@ impl Loading {
                 let index = PoolIndex(u32::try_from(self.config.pools.len()).unwrap_or(u32::MAX));
                 self.names.add_pool(&name, index);
                 self.config.pools.push(Arc::new(pool));
+                let tls = node.child("upstream").and_then(|upstream| upstream.child("tls"));
                 self.config.places.pools.push(PoolPlaces {
                     node: node.place(),
                     servers: node.children("server").map(|server| server.place()).collect(),
+                    tls: tls.map(UpstreamTlsPlaces::of),
                 });
             }
         }

@@ -28,6 +28,8 @@ pub struct ListenerPlaces {
     pub node: Place,
     /// Its certificates in order.
     pub certificates: Vec<Place>,
+    /// The `client-ca` of each of them, its own or the listener's.
+    pub client_cas: Vec<Option<Place>>,
     /// Its trusted ranges in order.
     pub trusted_proxies: Vec<Place>,
     /// The `body-max` that holds for it, its own or that of the top; none where it is the default.
@@ -41,6 +43,34 @@ pub struct PoolPlaces {
     pub node: Place,
     /// Its servers in order.
     pub servers: Vec<Place>,
+    /// The `tls` of its `upstream`, if it has one.
+    pub tls: Option<UpstreamTlsPlaces>,
+}
+
+/// The places of TLS towards a pool's servers.
+#[derive(Clone, Debug)]
+pub struct UpstreamTlsPlaces {
+    /// The `tls`, without its block.
+    pub node: Place,
+    /// Its authorities.
+    pub ca: Option<Place>,
+    /// Its certificate.
+    pub certificate: Option<Place>,
+    /// Where it says that nothing is verified.
+    pub insecure: Option<Place>,
+}
+
+impl UpstreamTlsPlaces {
+    /// Those of a node.
+    pub(super) fn of(node: Node<'_>) -> Self {
+        let setting = |name| node.setting(name).map(|value| value.place());
+        Self {
+            node: node.place(),
+            ca: setting("ca"),
+            certificate: node.child("certificate").map(|node| node.place()),
+            insecure: setting("insecure"),
+        }
+    }
 }
 
 /// A rule's places.

@@ -8,9 +8,9 @@ use super::names::Unique;
 use super::node::Node;
 use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
-use super::{address, limits};
+use super::{address, limits, upstream_tls};
 use crate::base::id::ServerId;
-use crate::pure::pool::{Pool, SchedulerConfig, Server, Ties, WrrMode};
+use crate::pure::pool::{Pool, SchedulerConfig, Server, Ties, UpstreamProtocol, WrrMode};
 use crate::pure::proxy_protocol::Version;
 
 /// A pool of that name.
@@ -21,13 +21,9 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
             limits::read_pool_node(child, &mut settings);
         }
     }
-    let proxy_protocol = node.child("upstream").and_then(|node| node.setting("proxy-protocol"));
-    settings.upstream.proxy_protocol = match proxy_protocol.and_then(|value| value.text()) {
-        Some("v1") => Some(Version::V1),
-        Some("v2") => Some(Version::V2),
-        // Other words have been reported.
-        _ => None,
-    };
+    if let Some(upstream) = node.child("upstream") {
+        read_upstream(upstream, &mut settings, problems);
+    }
     if let Some(retry) = node.child("retry") {
         read_retry(retry, &mut settings, problems);
     }
@@ -96,6 +92,40 @@ fn read_scheduler(node: Node<'_>, problems: &mut Problems) -> SchedulerConfig {
         _ if word("mode") == Some("ipvs") => SchedulerConfig::WeightedRoundRobin(WrrMode::Ipvs),
         // The words that are not known have been reported.
         _ => SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth),
+    }
+}
+
+fn read_upstream(node: Node<'_>, settings: &mut Settings, problems: &mut Problems) {
+    let tls = node.child("tls");
+    let upstream = &mut settings.upstream;
+    let proxy_protocol = node.setting("proxy-protocol");
+    upstream.proxy_protocol = match proxy_protocol.and_then(|value| value.text()) {
+        Some("v1") => Some(Version::V1),
+        Some("v2") => Some(Version::V2),
+        // Other words have been reported.
+        _ => None,
+    };
+    upstream.tls = tls.map(|tls| upstream_tls::read(tls, problems));
+    let Some(value) = node.argument(0) else { return };
+    match value.text() {
+        Some("h2") => {
+            upstream.protocol = UpstreamProtocol::Http2;
+            upstream.tls.get_or_insert_default();
+        }
+        Some("h2c") => {
+            upstream.protocol = UpstreamProtocol::Http2;
+            if let Some(tls) = tls {
+                let problem = Problem::at(&value.place(), "\"h2c\" is HTTP/2 without TLS").label("write \"h2\"");
+                problems.add(problem.also(&tls.place(), "and this is TLS"));
+            }
+        }
+        // What else there is has been reported.
+        Some(_) | None => return,
+    }
+    if let Some(header) = proxy_protocol.filter(|_| upstream.protocol == UpstreamProtocol::Http2) {
+        let problem = Problem::at(&header.place(), "`proxy-protocol` with HTTP/2 is not supported yet");
+        let problem = problem.label("not in this version").also(&value.place(), "all clients share a connection");
+        problems.add(problem.help("`X-Forwarded-For` and `Forwarded` name the client"));
     }
 }
 

@@ -36,7 +36,7 @@ rule use="origin"
     assert_eq!(config.listeners.len(), 2);
     assert_eq!(config.listeners[0].limits.header_timeout, Duration::from_secs(3));
     let tls = config.listeners[1].tls.as_ref().unwrap();
-    assert_eq!(tls.certificates[0].key, std::path::Path::new("certs/site.key"));
+    assert_eq!(tls.certificates[0].files.key, std::path::Path::new("certs/site.key"));
     let pool = &config.pools[0];
     assert_eq!(pool.servers.iter().map(|server| server.weight).collect::<Vec<_>>(), [2, 1]);
     assert_eq!(pool.scheduler, SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth));

@@ -18,7 +18,9 @@ static CERTIFICATE: NodeForm = NodeForm::new("certificate", r#"certificate "cert
     .with(&[Setting::one("key", FILE)])
     .holding(&[&CLIENT_CA])
     .repeated();
-static CLIENT_CA: NodeForm = NodeForm::later("client-ca");
+static CLIENT_CA: NodeForm = NodeForm::new("client-ca", r#"client-ca "certs/clients.crt" mode="required""#)
+    .taking(&[FILE], 1)
+    .with(&[Setting::one("mode", Kind::Word { now: &["required", "optional"], later: &[] })]);
 static TLS: NodeForm = NodeForm::new("tls", r#"tls { certificate "certs/site.crt" key="certs/site.key" }"#)
     .holding(&[&CERTIFICATE, &CLIENT_CA]);
 static PROXY_PROTOCOL: NodeForm = NodeForm::new("proxy-protocol", "proxy-protocol");
@@ -83,10 +85,20 @@ static UPSTREAM_SETTINGS: [Setting; 3] = {
     [idle_max, idle_timeout, Setting::one("proxy-protocol", Kind::Word { now: &["v1", "v2"], later: &[] })]
 };
 static UPSTREAM: NodeForm = NodeForm::new("upstream", r#"upstream "http/1.1" idle-max=128 idle-timeout="4s""#)
-    .taking(&[Kind::Word { now: &["http/1.1"], later: &["h2", "h2c"] }], 0)
+    .taking(&[Kind::Word { now: &["http/1.1", "h2", "h2c"], later: &[] }], 0)
     .with(&UPSTREAM_SETTINGS)
     .holding(&[&UPSTREAM_TLS]);
-static UPSTREAM_TLS: NodeForm = NodeForm::later("tls");
+static UPSTREAM_TLS: NodeForm = NodeForm::new("tls", r#"tls { ca "certs/ca.crt"; server-name "app.internal" }"#)
+    .with(&[
+        Setting::one("ca", FILE),
+        Setting::text("server-name", "a host, or an IP address"),
+        Setting::one("insecure", Kind::Switch),
+    ])
+    .holding(&[&UPSTREAM_CERTIFICATE]);
+static UPSTREAM_CERTIFICATE: NodeForm =
+    NodeForm::new("certificate", r#"certificate "certs/client.crt" key="certs/client.key""#)
+        .taking(&[FILE], 1)
+        .with(&[Setting::one("key", FILE)]);
 
 static TIMEOUT_SETTINGS: [Setting; 3] = limit_table::settings("timeout");
 static TIMEOUT: NodeForm =

@@ -8,6 +8,7 @@ use std::io::Write;
 
 use super::captures::Captures;
 use super::path::judge_path;
+use super::template::IDENTITY;
 use super::{Changes, RequestView, Template, TemplatePart};
 use crate::pure::config::AmbiguousPaths;
 
@@ -204,6 +205,13 @@ impl Writer<'_> {
 
     fn capture(&mut self, name: &str) {
         let request = self.values.request;
+        if IDENTITY.contains(&name) {
+            let text = request.identity.map_or("", |identity| match name {
+                "client-subject" => &identity.subject,
+                _ => &identity.fingerprint,
+            });
+            return self.value(text.as_bytes());
+        }
         if let Some(value) = self.values.captures.get(request.path, name) {
             return self.value(value.as_bytes());
         }

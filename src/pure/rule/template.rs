@@ -9,8 +9,13 @@ use super::pattern::is_capture_name;
 use super::{Template, TemplatePart};
 
 /// The names that every rule knows: the host as rules see it, the normalized path, the query as sent without its `?`,
-/// path and query together, the client's address, `http` or `https`, and the method. A capture of the same name hides them.
-pub const BUILT_IN: [&str; 7] = ["host", "path", "query", "uri", "client", "scheme", "method"];
+/// path and query together, the client's address, `http` or `https`, the method, and the subject and the fingerprint of the
+/// client's certificate, which are empty where it has none. A capture of the same name hides them, but for [`IDENTITY`].
+pub const BUILT_IN: [&str; 9] =
+    ["host", "path", "query", "uri", "client", "scheme", "method", "client-subject", "client-fingerprint"];
+
+/// Those of them that tell who the client is by its certificate. No capture hides them: its text would be the client's choice.
+pub const IDENTITY: [&str; 2] = ["client-subject", "client-fingerprint"];
 
 /// Why a text is no template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -161,6 +166,11 @@ impl Template {
             },
         };
         if is_open { fail(TemplateProblem::OpenHost) } else { Ok(template) }
+    }
+
+    /// Whether it has a value of the client's certificate in it.
+    pub fn tells_identity(&self) -> bool {
+        self.names().any(|name| IDENTITY.contains(&name))
     }
 
     /// The names of its captures in order, built-in ones too.

@@ -12,8 +12,8 @@ use crate::request::access_log::text::{Escape, push_address, push_micros, push_n
 /// The most bytes of one text that are written, before escaping; `...` stands for the rest.
 pub const TEXT_MAX: usize = 2048;
 
-/// No line is longer, in bytes: seven texts from outside of which every byte is escaped, and the names of rule files.
-pub const LINE_MAX: usize = 7 * 6 * TEXT_MAX + 16 * 1024;
+/// No line is longer, in bytes: eight texts from outside of which every byte is escaped, and the names of rule files.
+pub const LINE_MAX: usize = 8 * 6 * TEXT_MAX + 16 * 1024;
 
 /// The most bytes of a name from a rule file.
 const NAME_MAX: usize = 256;
@@ -67,6 +67,7 @@ pub(crate) fn push_json(line: &mut Vec<u8>, record: &AccessRecord<'_>, clock: &m
 #[inline]
 fn push_json_later(line: &mut Vec<u8>, record: &AccessRecord<'_>) {
     push_json_text(line, b",\"query\":\"", record.query);
+    push_json_text(line, b",\"client_subject\":\"", record.client_subject);
     if let Some(decision) = record.decision {
         line.extend_from_slice(b",\"decision\":");
         push_number(line, decision);

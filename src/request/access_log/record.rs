@@ -52,6 +52,8 @@ pub struct AccessRecord<'a> {
     pub request_id: Option<&'a [u8]>,
     /// The TLS version: `TLSv1.3`.
     pub tls: Option<&'static str>,
+    /// The subject of the client's certificate, where it has shown one.
+    pub client_subject: Option<&'a [u8]>,
     /// `User-Agent`: the combined format alone writes it.
     pub user_agent: Option<&'a [u8]>,
     /// `Referer`: the combined format alone writes it.
@@ -89,6 +91,7 @@ impl<'a> AccessRecord<'a> {
             reason: None,
             request_id: None,
             tls: None,
+            client_subject: None,
             user_agent: None,
             referer: None,
             decision: None,

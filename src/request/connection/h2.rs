@@ -67,6 +67,8 @@ pub(super) async fn serve(arrival: Arrival) {
         tls: stream.tls_version(),
         server_name: stream.server_name().map(Rc::from),
         local: stream.local_address(),
+        demand: stream.demand(),
+        identity: stream.identity().map(Arc::clone),
     };
     let watch = Watch::new(stream, worker.now());
     let deadline = ticket.deadline();

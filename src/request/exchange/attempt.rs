@@ -4,19 +4,22 @@
 //! idempotent one while no byte of the answer has come (RFC 9110 9.2.2), within the pool's budget.
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::Poll;
 
 use crate::base::error::{Blame, RetrySafety};
 use crate::base::time;
-use crate::pure::pool::Tried;
+use crate::pure::pool::{Tried, UpstreamProtocol};
 use crate::request::buffers::Grant;
 use crate::request::exchange::channel::{Channel, ServerEnd};
 use crate::request::exchange::choice::{self, Choice};
 use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
-use crate::request::stream::ServerStream;
-use crate::transport::dial::{DialError, Dialled, dial};
-use crate::transport::proxy_header;
+use crate::request::h2_server::{H2ServerStream, Target};
+use crate::request::stream::{ServerStream, dial_server};
+use crate::request::worker::Worker;
+use crate::transport::dial::DialError;
+use crate::transport::tls::TlsConnector;
 
 /// Asks servers until one has sent the head of an answer that is to be passed on. That server is on the channel then.
 ///
@@ -59,6 +62,52 @@ async fn ask(channel: &mut Channel<'_>, grant: &Grant, choice: &mut Choice) -> R
 
 /// An idle connection that has stayed silent, or a new one. The client's going away ends the wait.
 async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<ServerStream, Failure> {
+    match choice.pool.upstream.protocol {
+        UpstreamProtocol::Http1 => connect_h1(channel, choice).await,
+        UpstreamProtocol::Http2 => connect_h2(channel, choice).await,
+    }
+}
+
+/// A place on a connection that others use as well, or on a new one. The client's going away ends the wait.
+async fn connect_h2(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<ServerStream, Failure> {
+    let connections = Rc::clone(&channel.connection.worker.h2);
+    let is_certain = !channel.scratch.is_idempotent;
+    let now = channel.connection.worker.now();
+    let is_tls = choice.pool.upstream.tls.is_some();
+    if let Some(place) = connections.try_place(&target(choice, None), now, is_certain) {
+        choice.is_reused = true;
+        return Ok(ServerStream::H2(Box::new(H2ServerStream::new(place, is_tls))));
+    }
+    let connector = connector_of(&channel.connection.worker, choice)?;
+    let started = time::now();
+    let mut may_make_room = true;
+    let (place, is_reused) = loop {
+        let wait = connections.place(target(choice, connector.as_ref()), is_certain);
+        match unless_client_goes(channel, wait).await {
+            Err(Failure::Connect(DialError::Exhausted(_))) if may_make_room && has_made_room(channel) => {
+                may_make_room = false;
+            }
+            reached => break reached?,
+        }
+    };
+    choice.is_reused = is_reused;
+    if !is_reused {
+        choice.lease.connected();
+        channel.scratch.record.connect = Some(time::now().since(started));
+    }
+    Ok(ServerStream::H2(Box::new(H2ServerStream::new(place, is_tls))))
+}
+
+fn target<'c>(choice: &'c Choice, connector: Option<&'c TlsConnector>) -> Target<'c> {
+    Target {
+        endpoint: choice.lease.endpoint(),
+        connector,
+        upstream: &choice.pool.upstream,
+        timeout: choice.pool.timeouts.connect,
+    }
+}
+
+async fn connect_h1(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<ServerStream, Failure> {
     let worker = &channel.connection.worker;
     let endpoint = choice.lease.endpoint();
     if !choice.wants_fresh {
@@ -81,20 +130,38 @@ async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Serve
     };
     choice.lease.connected();
     channel.scratch.record.connect = Some(time::now().since(started));
-    if let Some(version) = choice.pool.upstream.proxy_protocol {
-        let source = channel.connection.proxy_source();
-        proxy_header::send(&stream, version, source).map_err(|_| Failure::Reset { is_written: false })?;
-    }
-    Ok(stream.into())
+    Ok(stream)
 }
 
 /// Dials, until the client goes away.
-async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<Dialled, Failure> {
-    let mut dialled = Box::pin(dial(choice.lease.endpoint(), choice.pool.timeouts.connect));
+async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<ServerStream, Failure> {
+    let connector = connector_of(&channel.connection.worker, choice)?;
+    let source = channel.connection.proxy_source();
+    let header = choice.pool.upstream.proxy_protocol.map(|version| (version, source));
+    let (endpoint, timeout) = (choice.lease.endpoint(), choice.pool.timeouts.connect);
+    unless_client_goes(channel, dial_server(endpoint, connector.as_ref(), header, timeout)).await
+}
+
+/// How TLS is spoken with the servers of the pool; `None`: it is not.
+fn connector_of(worker: &Worker, choice: &Choice) -> Result<Option<TlsConnector>, DialError> {
+    if choice.pool.upstream.tls.is_none() {
+        return Ok(None);
+    }
+    // A pool that speaks TLS is never spoken to without.
+    let missing = || DialError::Handshake(std::io::ErrorKind::NotFound.into());
+    worker.connectors.get(&choice.pool.name).cloned().ok_or_else(missing).map(Some)
+}
+
+/// Waits, until the client goes away.
+async fn unless_client_goes<T>(
+    channel: &mut Channel<'_>,
+    wait: impl Future<Output = Result<T, DialError>>,
+) -> Result<T, Failure> {
+    let mut wait = Box::pin(wait);
     poll_fn(|context| {
         #[cfg(test)]
         crate::request::tests::faults::step();
-        if let Poll::Ready(result) = dialled.as_mut().poll(context) {
+        if let Poll::Ready(result) = wait.as_mut().poll(context) {
             return Poll::Ready(result.map_err(Failure::from));
         }
         channel.poll_client_gone(context).map(Err)
@@ -104,10 +171,10 @@ async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<Dialled, Fa
 
 /// Closes the worker's idle connections to servers, where there are any: each holds a descriptor and a port.
 fn has_made_room(channel: &Channel<'_>) -> bool {
-    let idle = &channel.connection.worker.idle;
-    let has_any = !idle.is_empty();
-    idle.clear();
-    has_any
+    let worker = &channel.connection.worker;
+    let has_any = !worker.idle.is_empty();
+    worker.idle.clear();
+    worker.h2.clear_idle() || has_any
 }
 
 /// Whether an answer is one that the pool asks again for, and may be.

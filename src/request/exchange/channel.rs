@@ -161,10 +161,14 @@ impl<'a> Channel<'a> {
             }
             match server.stream.poll_fill(context, &mut server.buffer) {
                 Poll::Ready(Ok(1..)) => self.waits_for = None,
-                Poll::Ready(Ok(0) | Err(_)) if server.buffer.is_empty() && self.interim == 0 => {
+                Poll::Ready(Err(error)) => {
+                    let has_begun = !server.buffer.is_empty() || self.interim > 0;
+                    return Err(Failure::of_server(&error, self.is_written, has_begun));
+                }
+                Poll::Ready(Ok(0)) if server.buffer.is_empty() && self.interim == 0 => {
                     return Err(Failure::Reset { is_written: self.is_written });
                 }
-                Poll::Ready(Ok(0) | Err(_)) => return Err(Failure::Truncated),
+                Poll::Ready(Ok(0)) => return Err(Failure::Truncated),
                 Poll::Pending => return Ok(false),
             }
         }
@@ -333,7 +337,7 @@ impl<'a> Channel<'a> {
         self.scratch.response.keep_alive
             && self.scratch.upload.is_done()
             && !self.is_upload_broken
-            && self.server.as_ref().is_some_and(|server| server.buffer.is_empty())
+            && self.server.as_ref().is_some_and(|server| server.buffer.is_empty() && server.stream.is_reusable())
     }
 
     fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
@@ -349,7 +353,7 @@ impl<'a> Channel<'a> {
         });
         if upload.has_moved() && !self.is_written {
             self.is_written = true;
-            if !is_idempotent {
+            if !is_idempotent && !server.stream.may_refuse() {
                 kept.give_up();
             }
         }

@@ -66,8 +66,10 @@ impl Choice {
 
     /// The attempt failed before the answer.
     pub fn fails(&mut self, failure: &Failure) {
-        // That a server ends a connection that is idle is its right, and happens while a request is on its way.
-        let is_ordinary = self.is_reused && matches!(failure, Failure::Reset { .. });
+        // That a server ends a connection that is idle is its right, and happens while a request is on its way; so is that it
+        // takes no more on one that it is about to end, or than it can do.
+        let is_ordinary =
+            matches!(failure, Failure::Unprocessed) || self.is_reused && matches!(failure, Failure::Reset { .. });
         self.lease.outcome(if is_ordinary { Outcome::OwnFault } else { outcome_of(failure) });
     }
 
@@ -101,7 +103,9 @@ fn outcome_of(failure: &Failure) -> Outcome {
         Failure::Connect(error) if error.blame() == Blame::Server => Outcome::ConnectError,
         Failure::Reset { .. } | Failure::Truncated => Outcome::Reset,
         Failure::ResponseTimeout => Outcome::ResponseTimeout,
-        Failure::Response(_) | Failure::UnwantedUpgrade | Failure::TooManyInterim => Outcome::Malformed,
+        Failure::Response(_) | Failure::BrokenH2 | Failure::UnwantedUpgrade | Failure::TooManyInterim => {
+            Outcome::Malformed
+        }
         failure if failure.blame() == Blame::Client => Outcome::ClientAborted,
         _ => Outcome::OwnFault,
     }

@@ -74,10 +74,16 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
     if connection.is_over_limit {
         return Err(Failure::TooManyConnections);
     }
+    if let Some(tls) = &listener.tls
+        && !tls.will_do(connection.stream.demand(), &seen.host)
+    {
+        return Err(Refusal::Misdirected.into());
+    }
     let path = seen.path(listener.config.limits.ambiguous_paths, path).map_err(|_| Refusal::AmbiguousPath)?;
 
     worker.admission.snapshot(|snapshot| {
         let mut view = seen.view(listener.index, path, connection.stream.server_name());
+        view.identity = connection.stream.identity().map(AsRef::as_ref);
         if snapshot.rules.wants_learned_type(&view) {
             learning.begin(view.host, path);
             let is_known = worker.shared.learned.recall(view.host, path, &mut learning.known);

@@ -1,10 +1,13 @@
 //! Why an exchange ends without its answer: with those of [`Refusal`], the one table of statuses and reason tokens that Pointsman
 //! answers and logs by itself (the access log's `reason`).
 
+use std::io;
+
 use crate::base::error::{Blame, RetrySafety};
 use crate::pure::h1::request::RequestHeadError;
 use crate::pure::h1::response::ResponseHeadError;
 use crate::pure::refusal::Refusal;
+use crate::request::h2_server::Fault;
 use crate::transport::dial::DialError;
 
 /// Why an exchange failed.
@@ -40,6 +43,18 @@ pub enum Failure {
         /// Whether anything of the request had been written.
         is_written: bool,
     },
+    /// The server says that it has done nothing with the request.
+    #[error("the server refused the request unprocessed")]
+    Unprocessed,
+    /// The server broke HTTP/2.
+    #[error("the server broke HTTP/2")]
+    BrokenH2,
+    /// The request is an upgrade, and the server speaks HTTP/2 without extended CONNECT.
+    #[error("the server takes no extended CONNECT")]
+    NoExtendedConnect,
+    /// The request can't be said in HTTP/2.
+    #[error("the request can't be said in HTTP/2")]
+    Unmappable,
     /// The server did not answer in time.
     #[error("the server did not answer in time")]
     ResponseTimeout,
@@ -67,6 +82,19 @@ impl From<RequestHeadError> for Failure {
 }
 
 impl Failure {
+    /// What the end of a server's connection by an error means, before its final answer; `has_begun`: something of an answer
+    /// has come.
+    pub fn of_server(error: &io::Error, is_written: bool, has_begun: bool) -> Self {
+        match Fault::in_error(error) {
+            Some(Fault::Malformed) => Self::BrokenH2,
+            Some(Fault::NoExtendedConnect) => Self::NoExtendedConnect,
+            Some(Fault::Unmappable) => Self::Unmappable,
+            _ if has_begun => Self::Truncated,
+            Some(Fault::Unprocessed) => Self::Unprocessed,
+            Some(Fault::Reset(_) | Fault::Broken) | None => Self::Reset { is_written },
+        }
+    }
+
     /// The status that the client gets where nothing was sent yet; 499 is for the log alone.
     pub const fn status(&self) -> u16 {
         match self {
@@ -75,10 +103,14 @@ impl Failure {
             Self::HeadTimeout | Self::ClientTimeout => 408,
             Self::TooManyConnections => 429,
             Self::ClientGone => 499,
-            Self::NoMemory | Self::Stopped | Self::Connect(DialError::Unresolved) => 503,
+            Self::NoMemory | Self::Stopped | Self::Connect(DialError::Full | DialError::Unresolved) => 503,
             Self::Connect(DialError::TimedOut) | Self::ResponseTimeout => 504,
             Self::Connect(_)
             | Self::Reset { .. }
+            | Self::Unprocessed
+            | Self::BrokenH2
+            | Self::NoExtendedConnect
+            | Self::Unmappable
             | Self::Response(_)
             | Self::UnwantedUpgrade
             | Self::TooManyInterim
@@ -101,10 +133,16 @@ impl Failure {
             Self::Connect(DialError::Refused) => "connect-refused",
             Self::Connect(DialError::Unreachable(_)) => "connect-unreachable",
             Self::Connect(DialError::Unresolved) => "name-unresolved",
+            Self::Connect(DialError::Handshake(_)) => "upstream-tls",
             Self::Connect(DialError::Exhausted(_)) => "no-descriptors",
+            Self::Connect(DialError::NotHttp2) => "connect-not-http2",
+            Self::Connect(DialError::Full) => "connections-full",
             Self::Reset { .. } => "upstream-reset",
+            Self::Unprocessed => "upstream-refused",
+            Self::NoExtendedConnect => "no-extended-connect",
+            Self::Unmappable => "unmappable",
             Self::ResponseTimeout => "response-timeout",
-            Self::Response(_) => "malformed-response",
+            Self::Response(_) | Self::BrokenH2 => "malformed-response",
             Self::UnwantedUpgrade => "unwanted-upgrade",
             Self::TooManyInterim => "too-many-interim",
             Self::Truncated => "truncated",
@@ -118,9 +156,11 @@ impl Failure {
             Self::HeadTimeout | Self::ClientTimeout | Self::Body | Self::ClientGone | Self::TooManyConnections => {
                 Blame::Client
             }
-            Self::NoMemory | Self::Stopped => Blame::Us,
+            Self::NoMemory | Self::Stopped | Self::NoExtendedConnect | Self::Unmappable => Blame::Us,
             Self::Connect(error) => error.blame(),
             Self::Reset { .. }
+            | Self::Unprocessed
+            | Self::BrokenH2
             | Self::ResponseTimeout
             | Self::Response(_)
             | Self::UnwantedUpgrade
@@ -132,7 +172,7 @@ impl Failure {
     /// Whether the request may be sent again. A slow request is never repeated for being slow.
     pub const fn retry_safety(&self) -> RetrySafety {
         match self {
-            Self::Connect(_) | Self::Reset { is_written: false } => RetrySafety::NothingWritten,
+            Self::Connect(_) | Self::Unprocessed | Self::Reset { is_written: false } => RetrySafety::NothingWritten,
             Self::Reset { is_written: true } => RetrySafety::Unanswered,
             _ => RetrySafety::Never,
         }

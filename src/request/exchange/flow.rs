@@ -145,6 +145,8 @@ pub struct Flow {
     /// Whether the receiving side has been told where the message ends, where it has to be.
     is_end_told: bool,
     is_ended: bool,
+    /// Whether a layer below keeps nothing of it back.
+    is_flushed: bool,
     outgoing: Outgoing,
     /// Data bytes let through.
     passed: u64,
@@ -162,6 +164,7 @@ impl Default for Flow {
             outlet: Framing::Bare,
             is_end_told: false,
             is_ended: true,
+            is_flushed: true,
             outgoing: Outgoing::default(),
             passed: 0,
             limit: u64::MAX,
@@ -179,6 +182,7 @@ impl Flow {
         self.outlet = outlet;
         self.is_end_told = false;
         self.is_ended = length == BodyLength::None;
+        self.is_flushed = false;
         self.passed = 0;
         self.limit = limit;
         self.wait = Wait::Nothing;
@@ -203,6 +207,7 @@ impl Flow {
         self.give_up(buffer);
         self.outgoing.prefix.extend_from_slice(head);
         self.outgoing.prefix.extend_from_slice(kept);
+        self.is_flushed = false;
         self.moved = false;
     }
 
@@ -218,7 +223,7 @@ impl Flow {
 
     /// Whether the whole body has been read, framed and written.
     pub fn is_done(&self) -> bool {
-        self.is_ended && self.outgoing.is_empty()
+        self.is_ended && self.is_flushed && self.outgoing.is_empty()
     }
 
     /// How many bytes of the body are still to come, as far as is known.
@@ -355,6 +360,7 @@ impl Flow {
                     to.end_message(self.decoder.trailers()).map_err(FlowError::Write)?;
                 }
                 ready!(to.poll_flush(context)).map_err(FlowError::Write)?;
+                self.is_flushed = true;
                 self.wait = Wait::Nothing;
                 return Poll::Ready(Ok(()));
             }

@@ -53,6 +53,15 @@ pub enum CertificateError {
         /// Whether its first bytes are those of a DER certificate.
         is_der: bool,
     },
+    /// A file of certificate authorities has none.
+    #[error("{} holds no certificate of an authority: it needs blocks that begin with -----BEGIN CERTIFICATE-----{}", .file.display(),
+        if *.is_der { "; it looks like DER, which `openssl x509 -inform der -in FILE -out FILE.crt` turns into PEM" } else { "" })]
+    NoAuthority {
+        /// The file.
+        file: PathBuf,
+        /// Whether its first bytes are those of a DER certificate.
+        is_der: bool,
+    },
     /// The key file has no private key.
     #[error("{} holds no private key: it needs a block that begins with -----BEGIN PRIVATE KEY----- (or EC, or RSA PRIVATE KEY)",
         .file.display())]
@@ -171,7 +180,8 @@ fn sections(file: &Path, bytes: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, Ce
         .map_err(|error| CertificateError::Pem { file: file.to_owned(), reason: error.to_string() })
 }
 
-fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+/// The certificates of a PEM file, in order, at least one.
+pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let bytes = read_file(file)?;
     let chain: Vec<_> = sections(file, &bytes)?
         .into_iter()

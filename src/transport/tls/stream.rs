@@ -10,12 +10,16 @@
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rustls::ProtocolVersion;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::pure::identity::ClientIdentity;
+use crate::transport::tls::ClientCertificates;
+use crate::transport::tls::client_policy::identity_of;
 use crate::transport::tls::session::Session;
 
 /// The longest record on the wire, in bytes: 2¹⁴ of content and what encryption may add (RFC 5246 6.2.3).
@@ -57,11 +61,36 @@ thread_local! {
 pub struct TlsStream {
     tcp: TcpStream,
     session: Session,
+    demand: ClientCertificates,
+    identity: Option<Arc<ClientIdentity>>,
 }
 
 impl TlsStream {
-    pub(super) const fn new(tcp: TcpStream, session: Session) -> Self {
-        Self { tcp, session }
+    /// A connection whose handshake, which has not begun, has to meet `demand`.
+    pub(super) const fn new(tcp: TcpStream, session: Session, demand: ClientCertificates) -> Self {
+        Self { tcp, session, demand, identity: None }
+    }
+
+    /// What was demanded of the client's certificate.
+    pub const fn demand(&self) -> ClientCertificates {
+        self.demand
+    }
+
+    /// Who the client has shown to be, by a certificate that was verified, now or in the session that it has resumed.
+    pub const fn identity(&self) -> Option<&Arc<ClientIdentity>> {
+        self.identity.as_ref()
+    }
+
+    /// Looks who the client is, once the handshake is done.
+    ///
+    /// # Errors
+    /// Where the subject of its certificate can't be put into a field.
+    pub(super) fn identify(&mut self) -> io::Result<()> {
+        if let Some(chain) = self.session.agreed().peer_certificates() {
+            let identity = identity_of(chain).ok_or(io::ErrorKind::InvalidData)?;
+            self.identity = Some(Arc::new(identity));
+        }
+        Ok(())
     }
 
     /// Waits until a read would get something, without a buffer in hand.

@@ -25,6 +25,8 @@ const NAME_MAX: usize = 253;
 pub struct CertificateTable {
     /// In the order they were loaded; never empty.
     certificates: Vec<Arc<CertifiedKey>>,
+    /// The first of them.
+    default: Arc<CertifiedKey>,
     /// Exact names, and wildcards as the `.suffix` behind their `*`, each with its alternatives, best first.
     hosts: HashMap<Box<str>, Vec<Arc<CertifiedKey>>>,
     /// Addresses, each with its alternatives, best first.
@@ -46,9 +48,7 @@ impl CertificateTable {
     /// # Errors
     /// [`NoCertificates`] where there is none.
     pub fn new(certificates: Vec<Arc<CertifiedKey>>, listening: IpAddr) -> Result<Self, NoCertificates> {
-        if certificates.is_empty() {
-            return Err(NoCertificates);
-        }
+        let default = Arc::clone(certificates.first().ok_or(NoCertificates)?);
         let mut by_rank = certificates.clone();
         by_rank.sort_by_cached_key(|certificate| rank(certificate));
         let mut hosts: HashMap<Box<str>, Vec<_>> = HashMap::new();
@@ -66,16 +66,13 @@ impl CertificateTable {
             }
         }
         let own_address = (!listening.is_unspecified()).then_some(listening);
-        Ok(Self { certificates, hosts, addresses, own_address })
+        Ok(Self { certificates, default, hosts, addresses, own_address })
     }
 
     /// The certificate for a client that asks for `name` (a host, or an address as text) and can verify signatures of
     /// these `schemes`.
     pub fn find(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        let alternatives = match name {
-            Some(name) => self.alternatives_of(name),
-            None => self.own_address.and_then(|address| self.addresses.get(&address)).map_or(&[][..], Vec::as_slice),
-        };
+        let alternatives = self.alternatives_for(name);
         let usable = |certificate: &&Arc<CertifiedKey>| certificate.key.choose_scheme(schemes).is_some();
         alternatives
             .iter()
@@ -85,9 +82,28 @@ impl CertificateTable {
             .cloned()
     }
 
+    /// The best certificate for a client that asks for `name`, whatever it can verify.
+    pub(super) fn first_for(&self, name: Option<&str>) -> &Arc<CertifiedKey> {
+        self.alternatives_for(name).first().unwrap_or(&self.default)
+    }
+
+    /// Each name with the certificates for it.
+    pub(super) fn names(&self) -> impl Iterator<Item = (String, &[Arc<CertifiedKey>])> {
+        let host = |name: &str| if name.starts_with('.') { format!("*{name}") } else { name.to_owned() };
+        let hosts = self.hosts.iter().map(move |(name, keys)| (host(name), keys.as_slice()));
+        hosts.chain(self.addresses.iter().map(|(address, keys)| (address.to_string(), keys.as_slice())))
+    }
+
     /// The certificates in the order they were loaded; the first is the default.
     pub fn certificates(&self) -> &[Arc<CertifiedKey>] {
         &self.certificates
+    }
+
+    fn alternatives_for(&self, name: Option<&str>) -> &[Arc<CertifiedKey>] {
+        match name {
+            Some(name) => self.alternatives_of(name),
+            None => self.own_address.and_then(|address| self.addresses.get(&address)).map_or(&[][..], Vec::as_slice),
+        }
     }
 
     fn alternatives_of(&self, name: &str) -> &[Arc<CertifiedKey>] {

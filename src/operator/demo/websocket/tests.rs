@@ -6,16 +6,6 @@ use tokio::io::DuplexStream;
 
 use super::*;
 
-#[test]
-fn base64_follows_the_vectors_of_rfc_4648() {
-    let vectors =
-        [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE=")];
-    for (bytes, text) in vectors {
-        assert_eq!(base64(bytes.as_bytes()), text);
-    }
-    assert_eq!(base64(&[0xFB, 0xEF, 0xFF]), "++//");
-}
-
 fn handshake() -> HeaderMap {
     let mut fields = HeaderMap::new();
     fields.insert(UPGRADE, HeaderValue::from_static("WebSocket"));

@@ -56,6 +56,7 @@ impl Head {
             client: IpAddr::V4(Ipv4Addr::LOCALHOST),
             server_name: None,
             learned_media_type: None,
+            identity: None,
         }
     }
 }
@@ -288,6 +289,7 @@ impl Request {
             client: self.client,
             server_name: self.server_name.as_deref(),
             learned_media_type: self.learned.as_deref(),
+            identity: None,
             ..self.head.view(&self.method, &self.host, path)
         }
     }

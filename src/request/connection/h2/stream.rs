@@ -7,6 +7,7 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
@@ -19,7 +20,9 @@ use crate::pure::h1::request::{HeadLimits, Parsed, RequestHeadError};
 use crate::pure::h1::response::{ResponseHead, parse_response_head};
 use crate::pure::h2::answer::answer_head;
 use crate::pure::h2::trailers::{push_trailers, read_trailers};
+use crate::pure::identity::ClientIdentity;
 use crate::request::buffers::Buffer;
+use crate::transport::tls::ClientCertificates;
 
 /// The most of a body that is handed over at once.
 const PIECE_MAX: usize = 64 * 1024;
@@ -60,6 +63,10 @@ pub struct Carrier {
     pub server_name: Option<Rc<str>>,
     /// Our address.
     pub local: Option<SocketAddr>,
+    /// What was demanded of the TLS client's certificate.
+    pub demand: ClientCertificates,
+    /// Who the TLS client has shown to be by a certificate.
+    pub identity: Option<Arc<ClientIdentity>>,
 }
 
 /// A request and its answer.
