@@ -183,14 +183,15 @@ pub(in crate::request) fn life(
         let stream = match (&caller, stream) {
             (None, _) => None,
             (Some(_), ClientStream::Plain(stream)) if listener.tls.is_some() => {
-                Box::pin(handshake(&worker, &listener, &deadline, stream)).await
+                Box::pin(handshake(&worker, &listener, &deadline, stream, peer)).await
             }
             (Some(_), stream) => Some(stream),
         };
         if let (Some(caller), Some(stream)) = (caller, stream) {
-            if is_http2(&stream, &listener.config.protocols, &deadline).await {
+            let spoken = &listener.config.protocols;
+            if is_http2(&stream, spoken, &deadline).await {
                 Box::pin(h2::serve(h2::Arrival { stream, worker, listener, caller, ticket })).await;
-            } else {
+            } else if spoken.http1 {
                 let is_over_limit = ticket.is_over_limit();
                 let (has_grace, paused) = (false, Duration::ZERO);
                 live(Connection {
@@ -254,6 +255,7 @@ async fn handshake(
     listener: &Listener,
     deadline: &Rc<Deadline>,
     stream: TcpStream,
+    peer: SocketAddr,
 ) -> Option<ClientStream> {
     let mut accept = std::pin::pin!(listener.tls.as_ref()?.accept(stream));
     let done = before_requests(worker, deadline, |context| accept.as_mut().poll(context)).await;
@@ -262,8 +264,12 @@ async fn handshake(
             worker.shared.handshakes.add(1);
             Some(ClientStream::Tls(Box::new(stream)))
         }
-        Some(Err(_)) | None => {
-            worker.shared.handshakes_failed.add(1);
+        Some(Err(error)) => {
+            worker.shared.say_handshake_failed(&error, peer, listener);
+            None
+        }
+        None => {
+            worker.shared.say_handshake_failed(&io::ErrorKind::TimedOut.into(), peer, listener);
             None
         }
     }

@@ -70,7 +70,14 @@ impl Choice {
         // takes no more on one that it is about to end, or than it can do.
         let is_ordinary =
             matches!(failure, Failure::Unprocessed) || self.is_reused && matches!(failure, Failure::Reset { .. });
-        self.lease.outcome(if is_ordinary { Outcome::OwnFault } else { outcome_of(failure) });
+        let outcome = if is_ordinary { Outcome::OwnFault } else { outcome_of(failure) };
+        let record = &self.lease.endpoint().record;
+        // The access log tells of the request; this tells of the cause, which may be the same for thousands.
+        if !is_ordinary && failure.blame() == Blame::Server && record.said.is_due() {
+            let id = &record.id;
+            tracing::warn!("the server {}/{} failed a request: {failure}", id.pool, id.server);
+        }
+        self.lease.outcome(outcome);
     }
 
     /// The exchange is over: as it should be, or by a failure after the answer's head.

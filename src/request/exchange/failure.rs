@@ -103,7 +103,9 @@ impl Failure {
             Self::HeadTimeout | Self::ClientTimeout => 408,
             Self::TooManyConnections => 429,
             Self::ClientGone => 499,
-            Self::NoMemory | Self::Stopped | Self::Connect(DialError::Full | DialError::Unresolved) => 503,
+            Self::NoMemory
+            | Self::Stopped
+            | Self::Connect(DialError::Full | DialError::Moved | DialError::Unresolved) => 503,
             Self::Connect(DialError::TimedOut) | Self::ResponseTimeout => 504,
             Self::Connect(_)
             | Self::Reset { .. }
@@ -137,6 +139,7 @@ impl Failure {
             Self::Connect(DialError::Exhausted(_)) => "no-descriptors",
             Self::Connect(DialError::NotHttp2) => "connect-not-http2",
             Self::Connect(DialError::Full) => "connections-full",
+            Self::Connect(DialError::Moved) => "server-moved",
             Self::Reset { .. } => "upstream-reset",
             Self::Unprocessed => "upstream-refused",
             Self::NoExtendedConnect => "no-extended-connect",
