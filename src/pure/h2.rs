@@ -5,7 +5,9 @@
 //! goes through the same strict parser. Compression, flow control and the states of streams are the `h2` crate's.
 
 pub mod answer;
+pub mod fields;
 pub mod flood;
 pub mod frames;
+pub mod order;
 pub mod request;
 pub mod trailers;

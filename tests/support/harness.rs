@@ -6,6 +6,7 @@
 
 pub mod client;
 pub mod deadline;
+pub mod frames;
 pub mod message;
 pub mod origin;
 pub mod proxy;

@@ -96,6 +96,8 @@ fn outcome_of(failure: &Failure) -> Outcome {
         Failure::Reset { .. } | Failure::Truncated => Outcome::Reset,
         Failure::ResponseTimeout => Outcome::ResponseTimeout,
         Failure::Response(_) | Failure::UnwantedUpgrade | Failure::TooManyInterim => Outcome::Malformed,
+        // It has answered, and need not know the protocol.
+        Failure::NoUpgrade => Outcome::ClientAborted,
         failure if failure.blame() == Blame::Client => Outcome::ClientAborted,
         _ => Outcome::OwnFault,
     }

@@ -52,6 +52,9 @@ pub enum Failure {
     /// The server switched protocols unasked, or to another one.
     #[error("the server switched protocols unasked")]
     UnwantedUpgrade,
+    /// The server answered without switching protocols, where the client takes any success for the switch.
+    #[error("the server did not switch protocols")]
+    NoUpgrade,
     /// Too many interim answers.
     #[error("too many interim answers")]
     TooManyInterim,
@@ -81,6 +84,7 @@ impl Failure {
             | Self::Reset { .. }
             | Self::Response(_)
             | Self::UnwantedUpgrade
+            | Self::NoUpgrade
             | Self::TooManyInterim
             | Self::Truncated => 502,
         }
@@ -105,6 +109,7 @@ impl Failure {
             Self::ResponseTimeout => "response-timeout",
             Self::Response(_) => "malformed-response",
             Self::UnwantedUpgrade => "unwanted-upgrade",
+            Self::NoUpgrade => "no-upgrade",
             Self::TooManyInterim => "too-many-interim",
             Self::Truncated => "truncated",
         }
@@ -123,6 +128,7 @@ impl Failure {
             | Self::ResponseTimeout
             | Self::Response(_)
             | Self::UnwantedUpgrade
+            | Self::NoUpgrade
             | Self::TooManyInterim
             | Self::Truncated => Blame::Server,
         }
