@@ -171,7 +171,7 @@ pub(in crate::request) fn life(
     let worker = Rc::clone(worker);
     let listener = Arc::clone(listener);
     async move {
-        let guard = PanicCounter { worker: Rc::clone(&worker), is_done: Cell::new(false) };
+        let guard = PanicCounter::new(&worker);
         let deadline = ticket.deadline();
         let idle_until = worker.now() + listener.config.limits.header_timeout;
         deadline.set(idle_until);
@@ -215,10 +215,16 @@ pub(in crate::request) fn life(
     }
 }
 
-/// Counts a connection whose task ended by a panic.
+/// Counts a connection, or a stream of one, whose task ended by a panic.
 struct PanicCounter {
     worker: Rc<Worker>,
     is_done: Cell<bool>,
+}
+
+impl PanicCounter {
+    fn new(worker: &Rc<Worker>) -> Self {
+        Self { worker: Rc::clone(worker), is_done: Cell::new(false) }
+    }
 }
 
 impl Drop for PanicCounter {

@@ -196,11 +196,7 @@ impl H2Connections {
         timeout(patience, self.place_in_turn(target, is_certain)).await.unwrap_or(Err(DialError::Full))
     }
 
-    async fn place_in_turn(
-        self: &Rc<Self>,
-        target: Target<'_>,
-        is_certain: bool,
-    ) -> Result<(Place, bool), DialError> {
+    async fn place_in_turn(self: &Rc<Self>, target: Target<'_>, is_certain: bool) -> Result<(Place, bool), DialError> {
         let mut has_waited = false;
         for _ in 0..LOOKS_MAX {
             if let Some(place) = self.try_place(&target, clock::now(), is_certain) {

@@ -283,6 +283,11 @@ impl ClientStream {
         }
     }
 
+    /// Whether it asks for a tunnel and can have nothing else: an extended CONNECT (RFC 8441 4).
+    pub fn wants_tunnel(&self) -> bool {
+        matches!(self, Self::H2(stream) if stream.is_tunnel())
+    }
+
     /// Takes note of the reset by which a server has cut its answer off: it is passed on.
     pub fn note_reset(&mut self, error: &io::Error) {
         if let Self::H2(stream) = self

@@ -25,8 +25,10 @@ use self::stream::{Incoming, Inlet};
 use self::watch::{Watch, Watched};
 use crate::base::time::Timestamp;
 use crate::pure::config::Limits;
+use crate::pure::h1::request::RequestHeadError;
+use crate::pure::h2::frames::Fault;
 use crate::pure::h2::request::{IncomingHead, push_request};
-use crate::request::connection::{Connection, DRAIN_GRACE, Next, linger};
+use crate::request::connection::{Connection, DRAIN_GRACE, Next, PanicCounter, linger};
 use crate::request::deadlines::Deadline;
 use crate::request::exchange;
 use crate::request::listener::Listener;
@@ -106,7 +108,9 @@ pub(super) async fn serve(arrival: Arrival) {
 
 fn settings(limits: &Limits) -> server::Builder {
     let mut settings = server::Builder::new();
-    let list = limits.head_max.as_usize().saturating_add(FIELD_OVERHEAD * limits.fields_max as usize);
+    let allowed = limits.head_max.as_usize().saturating_add(FIELD_OVERHEAD * limits.fields_max as usize);
+    // What is somewhat larger gets an answer of ours and a line in the log; the crate refuses what is far larger.
+    let list = allowed.saturating_mul(2);
     settings
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -187,7 +191,8 @@ impl Life {
     /// Tells the client to end, where it is time to. True: what is to be told is still to be sent.
     fn has_news(&mut self) -> bool {
         let max = self.listener.config.limits.requests_per_connection_max;
-        let wanted = if self.watch.is_flooded() {
+        let fault = self.watch.fault();
+        let wanted = if fault.is_some() {
             Some(Ending::AtOnce)
         } else if self.worker.is_draining() || max.is_some_and(|max| self.requests >= max) {
             Some(Ending::Graceful)
@@ -195,7 +200,14 @@ impl Life {
             None
         };
         match (wanted, self.ending) {
-            (Some(Ending::AtOnce), None | Some(Ending::Graceful)) => self.end_at_once(Reason::ENHANCE_YOUR_CALM),
+            (Some(Ending::AtOnce), None | Some(Ending::Graceful)) => self.end_at_once(match fault {
+                Some(Fault::Protocol) => Reason::PROTOCOL_ERROR,
+                Some(Fault::FrameSize) => Reason::FRAME_SIZE_ERROR,
+                Some(Fault::Compression) => Reason::COMPRESSION_ERROR,
+                Some(Fault::StreamClosed) => Reason::STREAM_CLOSED,
+                Some(Fault::FlowControl) => Reason::FLOW_CONTROL_ERROR,
+                Some(Fault::Flood) | None => Reason::ENHANCE_YOUR_CALM,
+            }),
             (Some(Ending::Graceful), None) => self.end_gracefully(),
             _ => return false,
         }
@@ -226,10 +238,12 @@ impl Life {
         let now = self.worker.now();
         let limits = &self.listener.config.limits;
         let (header_timeout, idle_timeout) = (limits.header_timeout, limits.idle_timeout);
+        // Once it is over, the deadline has been told: to set it again would put it off.
         if self.ending.is_none()
-            && let Some(since) = self.watch.open_head()
+            && let Some(head_until) = self.watch.open_head().map(|since| since + header_timeout)
+            && head_until > now
         {
-            self.deadline.set(since + header_timeout);
+            self.deadline.set(head_until);
         }
         while self.deadline.poll_expired(context) {
             let idle_until = self.open.ended.get() + idle_timeout;
@@ -263,16 +277,24 @@ impl Life {
             return;
         }
         self.requests = self.requests.saturating_add(1);
-        let stream = ClientStream::H2(Box::new(H2Stream::new(incoming(request, respond), self.carrier.clone())));
+        let malformed = Rc::clone(self.watch.malformed());
+        let mut incoming = incoming(request, respond);
+        if malformed.has(incoming.body.stream_id().as_u32()) {
+            incoming.head = Err(RequestHeadError::RequestLine);
+        }
+        let stream = H2Stream::new(incoming, self.carrier.clone(), malformed);
+        let stream = ClientStream::H2(Box::new(stream));
         let open = OpenStream::new(&self.open, &self.worker);
         let (worker, listener) = (Rc::clone(&self.worker), Arc::clone(&self.listener));
         let mut connection = Connection::of_stream(stream, worker, listener, self.caller, self.is_over_limit);
+        let guard = PanicCounter::new(&self.worker);
         tokio::task::spawn_local(async move {
             let _open = open;
             let next = Box::pin(exchange::serve(&mut connection)).await;
             if let (ClientStream::H2(stream), Next::Drop | Next::Abort) = (&mut connection.stream, next) {
                 stream.cut();
             }
+            guard.is_done.set(true);
         });
     }
 }
@@ -292,11 +314,15 @@ fn incoming(request: Request<RecvStream>, respond: SendResponse<Bytes>) -> Incom
     };
     let key = if protocol.is_some() { websocket_key() } else { String::new() };
     let pushed = push_request(&mut head, &described, &key);
-    let inlet = match () {
-        () if protocol.is_some() => Inlet::Tunnel,
-        () if !has_body => Inlet::Over,
-        () if parts.headers.contains_key(http::header::CONTENT_LENGTH) => Inlet::Plain,
-        () => Inlet::Chunked,
+    let inlet = if protocol.is_some() {
+        Inlet::Tunnel
+    } else if !has_body {
+        Inlet::Over
+    } else if let Some(length) = parts.headers.get(http::header::CONTENT_LENGTH) {
+        // Where it is no number, the head is refused.
+        Inlet::Plain(length.to_str().ok().and_then(|length| length.parse().ok()).unwrap_or(u64::MAX))
+    } else {
+        Inlet::Chunked
     };
     let is_head_request = parts.method == Method::HEAD;
     Incoming { head: pushed.map(|()| head), inlet, body, respond, is_head_request }

@@ -200,7 +200,8 @@ fn may_repeat(channel: &Channel<'_>, forward: &Forward, failure: &Failure, repea
         RetrySafety::Never => false,
     };
     // What this machine lacks, it lacks for the next server too; a server that is full says nothing of the next.
-    let may_help = failure.blame() != Blame::Us || matches!(failure, Failure::Connect(DialError::Full | DialError::Moved));
+    let may_help =
+        failure.blame() != Blame::Us || matches!(failure, Failure::Connect(DialError::Full | DialError::Moved));
     is_safe && may_help && is_affordable(channel, forward, repeats)
 }
 

@@ -113,6 +113,8 @@ fn outcome_of(failure: &Failure) -> Outcome {
         Failure::Response(_) | Failure::BrokenH2 | Failure::UnwantedUpgrade | Failure::TooManyInterim => {
             Outcome::Malformed
         }
+        // It has answered, and need not know the protocol.
+        Failure::NoUpgrade => Outcome::ClientAborted,
         failure if failure.blame() == Blame::Client => Outcome::ClientAborted,
         _ => Outcome::OwnFault,
     }

@@ -67,6 +67,9 @@ pub enum Failure {
     /// The server switched protocols unasked, or to another one.
     #[error("the server switched protocols unasked")]
     UnwantedUpgrade,
+    /// The server answered without switching protocols, where the client takes any success for the switch.
+    #[error("the server did not switch protocols")]
+    NoUpgrade,
     /// Too many interim answers.
     #[error("too many interim answers")]
     TooManyInterim,
@@ -115,6 +118,7 @@ impl Failure {
             | Self::Unmappable
             | Self::Response(_)
             | Self::UnwantedUpgrade
+            | Self::NoUpgrade
             | Self::TooManyInterim
             | Self::Truncated => 502,
         }
@@ -147,6 +151,7 @@ impl Failure {
             Self::ResponseTimeout => "response-timeout",
             Self::Response(_) | Self::BrokenH2 => "malformed-response",
             Self::UnwantedUpgrade => "unwanted-upgrade",
+            Self::NoUpgrade => "no-upgrade",
             Self::TooManyInterim => "too-many-interim",
             Self::Truncated => "truncated",
         }
@@ -167,6 +172,7 @@ impl Failure {
             | Self::ResponseTimeout
             | Self::Response(_)
             | Self::UnwantedUpgrade
+            | Self::NoUpgrade
             | Self::TooManyInterim
             | Self::Truncated => Blame::Server,
         }
