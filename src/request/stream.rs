@@ -283,6 +283,11 @@ impl ClientStream {
         }
     }
 
+    /// Whether it is known, before the head is read, to be that of a HEAD.
+    pub fn is_head_request(&self) -> bool {
+        matches!(self, Self::H2(stream) if stream.is_head_request())
+    }
+
     /// Whether it asks for a tunnel and can have nothing else: an extended CONNECT (RFC 8441 4).
     pub fn wants_tunnel(&self) -> bool {
         matches!(self, Self::H2(stream) if stream.is_tunnel())

@@ -99,7 +99,7 @@ impl Choice {
 
     /// Whom an idle connection must be for: one that began with the client's name is nobody else's.
     pub fn owner(&self, connection: &Connection) -> Option<Owner> {
-        self.pool.upstream.proxy_protocol.map(|_| connection.ticket.owner())
+        self.pool.upstream.proxy_protocol.map(|_| connection.owner())
     }
 }
 

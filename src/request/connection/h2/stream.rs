@@ -23,6 +23,7 @@ use crate::pure::h2::trailers::{push_trailers, read_trailers};
 use crate::pure::identity::ClientIdentity;
 use crate::request::buffers::Buffer;
 use crate::request::connection::h2::watch::Malformed;
+use crate::request::worker::ConnectionTicket;
 use crate::transport::tls::ClientCertificates;
 
 /// The most of a body that is handed over at once.
@@ -65,6 +66,8 @@ pub struct Carrier {
     pub server_name: Option<Rc<str>>,
     /// Our address.
     pub local: Option<SocketAddr>,
+    /// Its entry in the worker's list.
+    pub ticket: Rc<ConnectionTicket>,
     /// What was demanded of the TLS client's certificate.
     pub demand: ClientCertificates,
     /// Who the TLS client has shown to be by a certificate.
@@ -143,6 +146,11 @@ impl H2Stream {
     /// Why the head can't be given.
     pub fn refusal(&self) -> Option<RequestHeadError> {
         self.refusal
+    }
+
+    /// Whether it is a HEAD.
+    pub const fn is_head_request(&self) -> bool {
+        self.is_head_request
     }
 
     /// Whether its client asks for a tunnel.

@@ -59,6 +59,7 @@ pub(super) struct Watch {
     malformed: Rc<Malformed>,
     fault: Cell<Option<Fault>>,
     open_head: Cell<Option<Timestamp>>,
+    blocked: Cell<Option<Timestamp>>,
 }
 
 impl Watch {
@@ -72,6 +73,7 @@ impl Watch {
             malformed: Rc::default(),
             fault: Cell::new(None),
             open_head: Cell::new(None),
+            blocked: Cell::new(None),
         })
     }
 
@@ -83,6 +85,11 @@ impl Watch {
     /// The streams that are malformed.
     pub(super) fn malformed(&self) -> &Rc<Malformed> {
         &self.malformed
+    }
+
+    /// Since when the client takes nothing of what is to be written.
+    pub(super) fn blocked_since(&self) -> Option<Timestamp> {
+        self.blocked.get()
     }
 
     /// Since when a head is coming.
@@ -176,7 +183,10 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.0.with_stream(|stream| crate::request::stream::Stream::poll_write(stream, context, slices))
+        let written = self.0.with_stream(|stream| crate::request::stream::Stream::poll_write(stream, context, slices));
+        let blocked = self.0.blocked.get().unwrap_or_else(clock::now);
+        self.0.blocked.set(written.is_pending().then_some(blocked));
+        written
     }
 
     fn is_write_vectored(&self) -> bool {
