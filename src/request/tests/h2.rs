@@ -1,8 +1,8 @@
 //! The same over HTTP/2: an exchange that panics, whose client gives its stream up, or whose client vanishes, at every step.
 //! It costs the stream, or the connection that has gone, and nothing that either held is left.
 
+use ::h2::client::SendRequest;
 use bytes::Bytes;
-use h2::client::SendRequest;
 use http::Request;
 use tokio::task::JoinHandle;
 
@@ -29,14 +29,14 @@ const SCRIPTS: [(&str, &[&str], &str); 5] = [
 async fn open(bench: &Bench) -> (SendRequest<Bytes>, JoinHandle<()>) {
     let (tcp, life) = bench.connect().await;
     tokio::task::spawn_local(life);
-    let (client, connection) = h2::client::handshake(tcp).await.unwrap();
+    let (client, connection) = ::h2::client::handshake(tcp).await.unwrap();
     let driver = tokio::task::spawn_local(async move {
         let _ = connection.await;
     });
     (client, driver)
 }
 
-async fn ask(client: &SendRequest<Bytes>, uri: &str, body: &[&str]) -> Result<String, h2::Error> {
+async fn ask(client: &SendRequest<Bytes>, uri: &str, body: &[&str]) -> Result<String, ::h2::Error> {
     let mut client = client.clone().ready().await?;
     let method = if body.is_empty() { "GET" } else { "PUT" };
     let request = Request::builder().method(method).uri(uri).body(()).unwrap();
@@ -84,7 +84,7 @@ async fn play((uri, body, expects): (&str, &[&str], &str), fate: StreamFate, ste
         Some(Err(error)) => {
             assert!(has_come, "{what}: {error}");
             let reason = error.reason();
-            assert!(!is_connected || reason == Some(h2::Reason::INTERNAL_ERROR), "{what}: {error}");
+            assert!(!is_connected || reason == Some(::h2::Reason::INTERNAL_ERROR), "{what}: {error}");
         }
         None => assert!(has_come, "{what}"),
     }
