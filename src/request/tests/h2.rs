@@ -43,7 +43,10 @@ async fn ask(client: &SendRequest<Bytes>, uri: &str, body: &[&str]) -> Result<St
     let (response, mut stream) = client.send_request(request, body.is_empty())?;
     for (place, piece) in body.iter().enumerate() {
         tokio::task::yield_now().await;
-        stream.send_data(Bytes::copy_from_slice(piece.as_bytes()), place + 1 == body.len())?;
+        if stream.send_data(Bytes::copy_from_slice(piece.as_bytes()), place + 1 == body.len()).is_err() {
+            // It was reset meanwhile; the answer says how.
+            break;
+        }
     }
     let mut body = response.await?.into_body();
     let mut text = Vec::new();
