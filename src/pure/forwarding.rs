@@ -93,6 +93,21 @@ impl FieldEdits {
         let changes = if self.is_response { &rule.changes.response } else { &rule.changes.request };
         changes.iter().any(|change| takes_away(change, name))
     }
+
+    /// The rule whose changes these are, where there are any.
+    pub const fn rule(&self) -> Option<&Arc<Rule>> {
+        self.rule.as_ref()
+    }
+}
+
+/// Appends the trailer lines of a request that `rule` does not take away: what it sets or removes comes from no client.
+pub fn push_trailers_left(out: &mut Vec<u8>, lines: &[u8], rule: &Rule) {
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+        if !rule.changes.request.iter().any(|change| takes_away(change, name)) {
+            out.extend_from_slice(line);
+        }
+    }
 }
 
 fn takes_away(change: &FieldChange, name: &[u8]) -> bool {

@@ -182,7 +182,7 @@ fn poll_write<S: AsyncWrite + Unpin>(
 }
 
 impl Stream for ClientStream {
-    #[inline]
+    #[inline(always)]
     fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(stream) => poll_fill(stream, context, buffer),
@@ -192,7 +192,7 @@ impl Stream for ClientStream {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(stream) => poll_write_socket(stream, context, slices),
@@ -202,7 +202,7 @@ impl Stream for ClientStream {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             // What the frames of a stream wait for is waited for by its connection.
@@ -234,7 +234,7 @@ impl Stream for ClientStream {
 
 impl ClientStream {
     /// Waits for something to read without a buffer in hand; bytes that TLS has decrypted already count.
-    #[inline]
+    #[inline(always)]
     pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         #[cfg(test)]
         crate::request::tests::faults::step();
@@ -385,7 +385,7 @@ impl From<Dialled> for ServerStream {
 }
 
 impl Stream for ServerStream {
-    #[inline]
+    #[inline(always)]
     fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(stream) => poll_fill(stream, context, buffer),
@@ -395,7 +395,7 @@ impl Stream for ServerStream {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(stream) => poll_write_socket(stream, context, slices),
@@ -405,7 +405,7 @@ impl Stream for ServerStream {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(_) | Self::Unix(_) => Poll::Ready(Ok(())),

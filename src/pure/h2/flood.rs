@@ -37,7 +37,6 @@ impl FloodGuard {
     pub fn note(&mut self, frame: FrameHeader, now: Timestamp) -> bool {
         let cost = match frame.kind {
             FrameKind::RstStream => RESET_COST,
-            FrameKind::Ping | FrameKind::Settings if frame.is_answer() => return true,
             FrameKind::Ping | FrameKind::Settings | FrameKind::Priority | FrameKind::Unknown => FRAME_COST,
             FrameKind::Data if frame.length == 0 && !frame.ends_stream() => FRAME_COST,
             FrameKind::Continuation => FRAME_COST,

@@ -113,7 +113,7 @@ impl FrameHeader {
             FrameKind::RstStream | FrameKind::WindowUpdate => self.length == 4,
             FrameKind::Ping => self.length == 8,
             FrameKind::Settings if self.flags & ACK != 0 => self.length == 0,
-            FrameKind::Settings => self.length % 6 == 0,
+            FrameKind::Settings => self.length.is_multiple_of(6),
             FrameKind::GoAway => self.length >= 8,
             FrameKind::Data
             | FrameKind::Headers

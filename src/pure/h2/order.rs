@@ -24,7 +24,7 @@ impl OrderGuard {
     /// Takes note of a frame's header.
     pub fn note(&mut self, frame: FrameHeader) -> Option<Fault> {
         self.setting_length = 0;
-        if frame.stream % 2 == 0 {
+        if frame.stream.is_multiple_of(2) {
             return None;
         }
         let is_reset = match frame.kind {
@@ -39,7 +39,7 @@ impl OrderGuard {
             self.ended = self.ended.checked_shl((frame.stream - self.newest).div_ceil(2)).unwrap_or(0);
             self.newest = frame.stream;
         }
-        let Some(bit) = 1_u128.checked_shl((self.newest - frame.stream) / 2) else { return None };
+        let bit = 1_u128.checked_shl((self.newest - frame.stream) / 2)?;
         if self.ended & bit != 0 && !is_reset {
             return Some(Fault::StreamClosed);
         }

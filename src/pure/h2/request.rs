@@ -8,6 +8,7 @@ use http::{Method, Uri};
 
 use crate::pure::h1::encode::push_all;
 use crate::pure::h1::request::RequestHeadError;
+use crate::pure::head::is_token_byte;
 
 /// A head as it came.
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +39,8 @@ pub fn push_request(out: &mut Vec<u8>, head: &IncomingHead<'_>, websocket_key: &
     let protocol = match (is_connect, head.protocol) {
         (true, None) => return Err(RequestHeadError::Method),
         (false, Some(_)) => return Err(RequestHeadError::RequestLine),
-        // It would be a list in HTTP/1.1.
-        (true, Some(protocol)) if protocol.contains(',') => return Err(RequestHeadError::RequestLine),
+        // It would be a list in HTTP/1.1, or more than a field.
+        (true, Some(protocol)) if !is_protocol(protocol) => return Err(RequestHeadError::RequestLine),
         (_, protocol) => protocol,
     };
     if head.uri.scheme_str().is_some_and(str::is_empty) {
@@ -59,6 +60,15 @@ pub fn push_request(out: &mut Vec<u8>, head: &IncomingHead<'_>, websocket_key: &
     }
     out.extend_from_slice(b"\r\n");
     Ok(())
+}
+
+/// Whether it is a name, with or without a version (RFC 9110 7.8).
+fn is_protocol(text: &str) -> bool {
+    let is_token = |part: &str| !part.is_empty() && part.bytes().all(is_token_byte);
+    match text.split_once('/') {
+        Some((name, version)) => is_token(name) && is_token(version),
+        None => is_token(text),
+    }
 }
 
 /// The one authority: `:authority`, else Host. Where both are there they must be the same (RFC 9113 8.3.1).
@@ -177,6 +187,17 @@ mod tests {
         assert_eq!(plain, Err(RequestHeadError::Method));
         let odd = write(&Method::GET, "https://a.test/", &[], Some("websocket"), false);
         assert_eq!(odd, Err(RequestHeadError::RequestLine));
+    }
+
+    #[test]
+    fn a_protocol_that_is_more_than_a_name_writes_no_lines_of_its_own() {
+        let odd =
+            ["websocket\r\nx: y", "a\r\n\r\nGET / HTTP/1.1", "websocket, h2c", "", " websocket", "a\nb", "a/", "a:b"];
+        for protocol in odd {
+            let written = write(&Method::CONNECT, "https://a.test/", &[], Some(protocol), true);
+            assert_eq!(written, Err(RequestHeadError::RequestLine), "{protocol:?}");
+        }
+        assert!(write(&Method::CONNECT, "https://a.test/", &[], Some("foo/1.0"), true).is_ok());
     }
 
     #[test]

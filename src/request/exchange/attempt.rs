@@ -126,6 +126,8 @@ async fn connect_h1(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Se
         match reach(channel, choice).await {
             Err(Failure::Connect(DialError::Exhausted(_))) if may_make_room && has_made_room(channel) => {
                 may_make_room = false;
+                // Those of HTTP/2 end in tasks of their own.
+                tokio::task::yield_now().await;
             }
             reached => break reached?,
         }

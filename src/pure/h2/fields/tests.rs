@@ -38,7 +38,7 @@ const CODES: [(char, &str); 13] = [
 fn huffman(text: &str) -> Vec<u8> {
     let code = |letter| CODES.iter().find(|(other, _)| *other == letter).unwrap().1;
     let mut bits: String = text.chars().map(code).collect();
-    while bits.len() % 8 != 0 {
+    while !bits.len().is_multiple_of(8) {
         bits.push('1');
     }
     (0..bits.len() / 8).map(|byte| u8::from_str_radix(&bits[byte * 8..byte * 8 + 8], 2).unwrap()).collect()
