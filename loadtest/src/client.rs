@@ -16,6 +16,11 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKin
 use socket2::{Domain, Socket, Type};
 
 use crate::failure::{Failure, Outcome, While};
+use crate::load::Protocol;
+
+mod h2;
+
+pub use h2::REQUEST as PRIOR;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -71,8 +76,20 @@ impl Session {
                 tls.handshake_kind()
             )));
         }
+        let offered = config.alpn_protocols.first().map(Vec::as_slice);
+        if offered == Some(b"h2") && tls.alpn_protocol() != offered {
+            return Err(Failure::new("the server does not speak HTTP/2"));
+        }
         self.tls = Some(Box::new(tls));
         Ok(())
+    }
+
+    /// The first exchange of a connection that is then left idle.
+    pub fn first_exchange(&mut self, protocol: Protocol) -> Outcome<()> {
+        match protocol {
+            Protocol::H1 => self.exchange(KEEP),
+            Protocol::H2 => self.exchange_h2(),
+        }
     }
 
     /// Sends `request` and reads its answer, which must be a 200 with a body of 128 bytes.
@@ -143,8 +160,8 @@ pub fn answers(port: u16) -> bool {
     Session::open(&target, Ipv4Addr::UNSPECIFIED).and_then(|mut session| session.exchange(CLOSE)).is_ok()
 }
 
-/// TLS 1.3, X25519 and AES-128-GCM only, no resumption, any certificate.
-pub fn tls() -> Outcome<Arc<ClientConfig>> {
+/// TLS 1.3, X25519 and AES-128-GCM only, no resumption, any certificate; `protocol` alone is offered.
+pub fn tls(protocol: Protocol) -> Outcome<Arc<ClientConfig>> {
     let provider = CryptoProvider {
         kx_groups: vec![aws_lc_rs::kx_group::X25519],
         cipher_suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
@@ -157,7 +174,11 @@ pub fn tls() -> Outcome<Arc<ClientConfig>> {
         .with_custom_certificate_verifier(Arc::new(Anyone))
         .with_no_client_auth();
     config.resumption = Resumption::disabled();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let name: &[u8] = match protocol {
+        Protocol::H1 => b"http/1.1",
+        Protocol::H2 => b"h2",
+    };
+    config.alpn_protocols = vec![name.to_vec()];
     Ok(Arc::new(config))
 }
 

@@ -43,6 +43,12 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
+/// A number that is another one each time.
+pub fn seed() -> u64 {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    since.as_secs() ^ u64::from(since.subsec_nanos()) << 20
+}
+
 /// Waits for `duration`, or fails as soon as the user wants to stop.
 pub fn pause(duration: Duration) -> Outcome<()> {
     let until = now() + duration;

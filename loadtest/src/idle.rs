@@ -12,7 +12,7 @@ use crate::child::{Child, Recipe};
 use crate::client::{self, Session, Target};
 use crate::clock;
 use crate::failure::{Failure, Outcome, While};
-use crate::load::{Load, Source};
+use crate::load::{Load, Protocol, Source};
 use crate::machine::Cores;
 use crate::proxy::{Product, Proxy, Setting, Variant};
 use crate::row::Row;
@@ -22,7 +22,7 @@ use crate::statistics;
 /// How long clients are idle before they are counted.
 const IDLE: Duration = Duration::from_secs(5);
 const THREADS: usize = 4;
-/// Kibibytes a client that Pointsman may use, or may add to the bare TLS server.
+/// Kibibytes a client that Pointsman may use, or may add to a bare server.
 const TARGET: f64 = 1.5;
 
 /// Kibibytes a client, one figure a round.
@@ -33,6 +33,13 @@ pub struct Measured {
     pub product: Option<Product>,
     /// The figures.
     pub rounds: Vec<f64>,
+}
+
+/// How clients come in.
+#[derive(Clone, Copy)]
+struct Way {
+    tls: bool,
+    protocol: Protocol,
 }
 
 /// What is measured.
@@ -46,7 +53,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Measures all products on `row`, and the bare server where it is about TLS.
+    /// Measures all products on `row`, and the bare server where it is about TLS or HTTP/2.
     pub fn run(
         &self,
         row: Row,
@@ -55,30 +62,37 @@ impl Plan {
         cores: &Cores,
         mut say: impl FnMut(String),
     ) -> Outcome<Vec<Measured>> {
-        let tls = row == Row::IdleTls;
+        let way = match row {
+            Row::IdleH2 => Way { tls: true, protocol: Protocol::H2 },
+            _ => Way { tls: row == Row::IdleTls, protocol: Protocol::H1 },
+        };
         let mut all = Vec::new();
         for product in &self.products {
             let mut rounds = Vec::new();
             for _ in 0..self.rounds {
                 let proxy = Proxy::start(Variant::plain(*product), setting, site)?;
-                let port = if tls { proxy.tls_port } else { proxy.port };
+                let port = if way.tls { proxy.tls_port } else { proxy.port };
                 rounds.push(
-                    self.measure(port, tls, || proxy.resident(), site, cores).doing(|| product.name().to_owned())?,
+                    self.measure(port, way, || proxy.resident(), site, cores).doing(|| product.name().to_owned())?,
                 );
             }
             say(format!("{}, {}: {rounds:.2?} KiB", row.title(), product.name()));
             all.push(Measured { name: product.name().to_owned(), product: Some(*product), rounds });
         }
-        if tls {
+        if way.tls {
             let mut rounds = Vec::new();
             for _ in 0..self.rounds {
                 let port = site.free_port()?;
-                let server = start_bare(port, site, cores)?;
+                let server = start_bare(port, way.protocol, site, cores)?;
                 let resident = || accounting::resident(&[server.id()]);
-                rounds.push(self.measure(port, tls, resident, site, cores).doing(|| "the bare server".to_owned())?);
+                rounds.push(self.measure(port, way, resident, site, cores).doing(|| "the bare server".to_owned())?);
             }
             say(format!("{}, bare server: {rounds:.2?} KiB", row.title()));
-            all.push(Measured { name: "bare tokio-rustls".to_owned(), product: None, rounds });
+            let name = match way.protocol {
+                Protocol::H1 => "bare tokio-rustls",
+                Protocol::H2 => "bare h2 on tokio-rustls",
+            };
+            all.push(Measured { name: name.to_owned(), product: None, rounds });
         }
         Ok(all)
     }
@@ -86,20 +100,25 @@ impl Plan {
     fn measure(
         &self,
         port: u16,
-        tls: bool,
+        way: Way,
         resident: impl Fn() -> Outcome<u64>,
         site: &Site,
         cores: &Cores,
     ) -> Outcome<f64> {
-        let config = client::tls()?;
-        let target = Target { port, tls: tls.then(|| config.clone()) };
+        let config = client::tls(way.protocol)?;
+        let target = Target { port, tls: way.tls.then(|| config.clone()) };
         let source = Source { cores: &cores.load, site, tls: config };
-        let duration = Duration::from_secs(1);
-        let load = Load { path: "128", body: 128, tls, fresh: false, connections: 64, rate: None, duration };
+        let row = match way.protocol {
+            Protocol::H1 => Row::KeepAlive128,
+            Protocol::H2 => Row::H2,
+        };
+        let load =
+            row.load(Duration::from_secs(1)).map(|load| Load { tls: way.tls, connections: 64, streams: 1, ..load });
+        let load = load.ok_or_else(|| Failure::new("a row without a load"))?;
         source.start(load, port)?.finish()?;
         clock::pause(Duration::from_secs(1))?;
         let without = resident()?;
-        let sessions = open_all(&target, self.clients)?;
+        let sessions = open_all(&target, way.protocol, self.clients)?;
         clock::pause(IDLE)?;
         let with = resident()?;
         let lost = sessions.iter().filter(|session| !session.is_idle()).count();
@@ -111,7 +130,7 @@ impl Plan {
 }
 
 /// Opens `count` connections, each of which has had one answer.
-fn open_all(target: &Target, count: usize) -> Outcome<Vec<Session>> {
+fn open_all(target: &Target, protocol: Protocol, count: usize) -> Outcome<Vec<Session>> {
     thread::scope(|scope| {
         let open = |number: usize| {
             // Addresses of their own, so that the ports of one don't run out.
@@ -120,7 +139,7 @@ fn open_all(target: &Target, count: usize) -> Outcome<Vec<Session>> {
             let one = move |_| {
                 clock::go_on()?;
                 let mut session = Session::open(target, source)?;
-                session.exchange(client::KEEP)?;
+                session.first_exchange(protocol)?;
                 Ok(session)
             };
             scope.spawn(move || (0..share).map(one).collect::<Outcome<Vec<Session>>>())
@@ -134,17 +153,22 @@ fn open_all(target: &Target, count: usize) -> Outcome<Vec<Session>> {
     })
 }
 
-fn start_bare(port: u16, site: &Site, cores: &Cores) -> Outcome<Child> {
+fn start_bare(port: u16, protocol: Protocol, site: &Site, cores: &Cores) -> Outcome<Child> {
     let own = std::env::current_exe().doing(|| "looking for this program".to_owned())?;
+    let name = match protocol {
+        Protocol::H1 => "h1",
+        Protocol::H2 => "h2",
+    };
     let mut child = Recipe::new(own, &cores.proxy.to_string())
-        .arguments(["bare-tls-server".to_owned(), port.to_string()])
+        .arguments(["bare-server", name])
+        .argument(port.to_string())
         .arguments([site.path("certificate.pem"), site.path("key.pem")])
         .start()?;
-    let target = Target { port, tls: Some(client::tls()?) };
+    let target = Target { port, tls: Some(client::tls(protocol)?) };
     clock::wait_for("an answer of the bare server", Duration::from_secs(5), || {
         child.still_runs()?;
         let answer =
-            Session::open(&target, Ipv4Addr::UNSPECIFIED).and_then(|mut session| session.exchange(client::KEEP));
+            Session::open(&target, Ipv4Addr::UNSPECIFIED).and_then(|mut session| session.first_exchange(protocol));
         Ok(answer.is_ok().then_some(()))
     })?;
     Ok(child)

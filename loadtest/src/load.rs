@@ -1,5 +1,5 @@
-//! Load for a bounded time and count: wrk for saturation, h2load for a fixed rate, and our own client for new connections where those
-//! two won't do.
+//! Load for a bounded time and count: wrk for saturation over HTTP/1.1, h2load for a fixed rate and for HTTP/2, and our own client for
+//! new connections where those two won't do.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -13,6 +13,15 @@ use crate::clock;
 use crate::failure::{Failure, Outcome, While};
 use crate::site::Site;
 
+/// What a load speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    H1,
+    /// HTTP/2.
+    H2,
+}
+
 /// What to ask, and how.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
@@ -20,6 +29,12 @@ pub struct Load {
     pub path: &'static str,
     /// The bytes of its body.
     pub body: usize,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// Requests at a time on each connection.
+    pub streams: u32,
+    /// A unary gRPC call, by POST.
+    pub grpc: bool,
     /// Over TLS.
     pub tls: bool,
     /// A new connection for each request.
@@ -59,7 +74,8 @@ pub struct Running {
 
 enum Generator {
     Wrk(Child),
-    H2load(Child, u64),
+    /// How many answers it must get; as many as it can where there is no number.
+    H2load(Child, Option<u64>),
     Own(Vec<JoinHandle<Outcome<u64>>>, Instant),
 }
 
@@ -67,12 +83,16 @@ impl Source<'_> {
     /// Starts `load` against a port.
     pub fn start(&self, load: Load, port: u16) -> Outcome<Running> {
         let generator = match (load.fresh, load.rate) {
+            (false, None) if load.protocol == Protocol::H2 => {
+                let span = format!("-D{}s", load.duration.as_secs().max(1));
+                Generator::H2load(self.h2load(load, port, [span])?, None)
+            }
             (false, None) => Generator::Wrk(self.wrk(load, port)?),
             (true, None) if !load.tls => Generator::Wrk(self.wrk(load, port)?),
             (false, Some(rate)) => {
                 let count = requests_of(rate, load.duration, load.connections);
                 let pace = format!("--rps={}", f64::from(rate) / f64::from(load.connections));
-                Generator::H2load(self.h2load(load, port, count, Some(pace))?, count)
+                Generator::H2load(self.h2load(load, port, [format!("-n{count}"), pace])?, Some(count))
             }
             (true, _) => self.own(load, port),
         };
@@ -86,14 +106,14 @@ impl Source<'_> {
             let generator = self.own(brief, port);
             return Running { load: brief, generator }.finish().map(drop);
         }
-        self.count(load, port, u64::from(load.connections) * if load.body > 100_000 { 8 } else { 40 })
+        self.count(load, port, u64::from(load.connections * load.streams) * if load.body > 100_000 { 8 } else { 40 })
     }
 
     /// Makes exactly `count` requests over kept connections.
     pub fn count(&self, load: Load, port: u16, count: u64) -> Outcome<()> {
-        let child = self.h2load(load, port, count, None)?;
+        let child = self.h2load(load, port, [format!("-n{count}")])?;
         let text = child.finish(Duration::from_secs(600))?;
-        parse_h2load(&text, count).map(drop)
+        parse_h2load(&text, Some(count), load).map(drop)
     }
 
     fn wrk(&self, load: Load, port: u16) -> Outcome<Child> {
@@ -110,17 +130,22 @@ impl Source<'_> {
         recipe.argument(address(load, port)).captured().start()
     }
 
-    fn h2load(&self, load: Load, port: u16, count: u64, pace: Option<String>) -> Outcome<Child> {
-        Recipe::new("h2load", self.cores)
+    fn h2load(&self, load: Load, port: u16, bounds: impl IntoIterator<Item = String>) -> Outcome<Child> {
+        let mut recipe = Recipe::new("h2load", self.cores)
             .environment("OPENSSL_CONF", self.site.path("client.openssl.conf"))
-            .argument("--h1")
             .arguments(["--groups=X25519", "--tls13-ciphers=TLS_AES_128_GCM_SHA256"])
             .argument(format!("-c{}", load.connections))
-            .argument(format!("-n{count}"))
-            .arguments(pace)
-            .argument(address(load, port))
-            .captured()
-            .start()
+            .arguments(bounds);
+        recipe = match load.protocol {
+            Protocol::H1 => recipe.argument("--h1"),
+            Protocol::H2 => recipe.arguments(["--npn-list=h2".to_owned(), format!("-m{}", load.streams)]),
+        };
+        if load.grpc {
+            recipe = recipe
+                .arguments(["-H", "content-type: application/grpc", "-H", "te: trailers", "-d"])
+                .argument(self.site.path("grpc.request"));
+        }
+        recipe.argument(address(load, port)).captured().start()
     }
 
     /// Our own threads; they are on the load's cores because this program is.
@@ -159,7 +184,7 @@ impl Running {
         let limit = self.load.duration * 3 + Duration::from_secs(15);
         match self.generator {
             Generator::Wrk(child) => parse_wrk(&child.finish(limit)?, self.load),
-            Generator::H2load(child, count) => parse_h2load(&child.finish(limit)?, count),
+            Generator::H2load(child, count) => parse_h2load(&child.finish(limit)?, count, self.load),
             Generator::Own(threads, begin) => {
                 let mut sum = 0;
                 for thread in threads {
@@ -206,13 +231,29 @@ fn parse_wrk(text: &str, load: Load) -> Outcome<Served> {
     Ok(Served { requests, elapsed })
 }
 
-fn parse_h2load(text: &str, count: u64) -> Outcome<Served> {
+/// Reads what h2load printed: `wanted` answers, or with none given as many as there were, each of them whole and a 2xx. It does not look
+/// at trailers: a gRPC call that failed shows by the message that is missing.
+fn parse_h2load(text: &str, wanted: Option<u64>, load: Load) -> Outcome<Served> {
     let find = |prefix: &str| text.lines().find_map(|line| line.strip_prefix(prefix));
-    let good = find("status codes: ").and_then(|line| line.split(' ').next()?.parse::<u64>().ok());
-    let succeeded = find("requests: ").is_some_and(|line| line.contains(&format!(" {count} succeeded")));
-    if good != Some(count) || !succeeded {
-        let said = find("requests: ").unwrap_or("nothing");
-        return Err(Failure::new(format!("requests failed: h2load wanted {count} answers and says {said}")));
+    let first = |line: &str| line.split(' ').next()?.parse::<u64>().ok();
+    let statuses = find("status codes: ").unwrap_or_default();
+    // Heads count as soon as they are there, answers when they are whole: a load that ends by time has more of the former.
+    let good = first(statuses).filter(|_| statuses.ends_with(" 0 3xx, 0 4xx, 0 5xx"));
+    let said = find("requests: ").unwrap_or("nothing");
+    let count = wanted.or_else(|| first(said)).unwrap_or_default();
+    let is_whole = [format!(" {count} succeeded"), " 0 failed".to_owned(), " 0 errored".to_owned()];
+    let data =
+        find("traffic: ").and_then(|line| line.split_once(" headers")?.1.split_once(") data")?.0.rsplit_once('('));
+    let data = data.and_then(|(_, bytes)| bytes.parse::<u64>().ok()).unwrap_or_default();
+    if count == 0
+        || good.is_none_or(|good| good < count || wanted.is_some_and(|wanted| wanted != good))
+        || !is_whole.iter().all(|part| said.contains(part))
+    {
+        let wanted = wanted.map_or("only".to_owned(), |count| count.to_string());
+        return Err(Failure::new(format!("requests failed: h2load wanted {wanted} answers and says {said}")));
+    }
+    if data < count * load.body as u64 {
+        return Err(Failure::new(format!("{count} answers of {} bytes were only {data} bytes", load.body)));
     }
     let time = find("finished in ").and_then(|line| parse_duration(line.split(',').next()?));
     let elapsed = time.ok_or_else(|| Failure::new("h2load printed no time"))?;

@@ -82,6 +82,13 @@ impl Cores {
     }
 }
 
+/// All cores of this program, as `taskset` writes them.
+pub fn own_cores() -> Outcome<String> {
+    let own = sched_getaffinity(Pid::from_raw(0)).doing(|| "asking for our cores".to_owned())?;
+    let all = (0..CpuSet::count()).filter(|core| own.is_set(*core).unwrap_or(false));
+    Ok(all.map(|core| core.to_string()).collect::<Vec<_>>().join(","))
+}
+
 /// Raises the limit of descriptors, for us and for what we start; returns what it is then.
 pub fn raise_descriptors() -> Outcome<u64> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).doing(|| "asking for the descriptor limit".to_owned())?;

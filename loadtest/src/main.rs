@@ -6,10 +6,12 @@
 
 mod accounting;
 mod bare;
+mod call;
 mod child;
 mod client;
 mod clock;
 mod failure;
+mod grpc_origin;
 mod idle;
 mod instructions;
 mod load;
@@ -22,6 +24,7 @@ mod report;
 mod rounds;
 mod row;
 mod site;
+mod soak;
 mod statistics;
 mod template;
 mod wire;

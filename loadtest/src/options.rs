@@ -7,6 +7,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::bare;
 use crate::clock;
 use crate::failure::{Outcome, While};
+use crate::grpc_origin;
+use crate::load::Protocol;
 use crate::peers;
 use crate::proxy::Product;
 use crate::rounds::Offer;
@@ -27,9 +29,14 @@ enum Command {
     Instructions(Instructions),
     /// Memory an idle client
     Idle(Idle),
-    /// The bare TLS server that idle TLS clients are compared with
+    /// Every kind of client at once and for long: no error, no descriptor left, no memory that grows
+    Soak(Soak),
+    /// The bare servers that idle TLS and HTTP/2 clients are compared with
     #[command(hide = true)]
-    BareTlsServer { port: u16, files: Vec<PathBuf> },
+    BareServer { protocol: Protocol, port: u16, files: Vec<PathBuf> },
+    /// The origin of gRPC calls
+    #[command(hide = true)]
+    GrpcOrigin { port: u16 },
 }
 
 /// What all measurements share.
@@ -104,7 +111,7 @@ pub struct Idle {
     #[arg(long, default_value_t = 3)]
     pub rounds: u32,
     /// Only these rows
-    #[arg(long, value_delimiter = ',', default_values = ["idle", "idle-tls"])]
+    #[arg(long, value_delimiter = ',', default_values = ["idle", "idle-tls", "idle-h2"])]
     pub rows: Vec<Row>,
 }
 
@@ -118,12 +125,34 @@ pub struct Instructions {
     /// Requests of the long run
     #[arg(long, default_value_t = 32_000)]
     pub many: u64,
+    /// What the clients speak, without TLS
+    #[arg(long, default_value = "h1")]
+    pub protocol: Protocol,
     /// Measurements of each proxy
     #[arg(long, default_value_t = 2)]
     pub rounds: u32,
     /// Leave callgrind's files of the long runs in this folder, for callgrind_annotate
     #[arg(long)]
     pub keep: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Soak {
+    /// For how long
+    #[arg(long, default_value_t = 10.0)]
+    pub minutes: f64,
+    /// Where what is drawn by lot begins [default: the time]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Clients of each way to come in
+    #[arg(long, default_value_t = 6)]
+    pub clients: usize,
+    /// The binary to soak [default: this workspace's, built with --release]
+    #[arg(long)]
+    pub pointsman: Option<PathBuf>,
+    /// Also write the report to this file
+    #[arg(long)]
+    pub out: Option<PathBuf>,
 }
 
 impl std::fmt::Display for Product {
@@ -135,8 +164,11 @@ impl std::fmt::Display for Product {
 impl Options {
     /// Does what was asked for; false where a gate was missed.
     pub fn run(self) -> Outcome<bool> {
-        if let Command::BareTlsServer { port, files } = &self.command {
-            return bare::run(*port, files).map(|()| true);
+        if let Command::BareServer { protocol, port, files } = &self.command {
+            return bare::run(*protocol, *port, files).map(|()| true);
+        }
+        if let Command::GrpcOrigin { port } = &self.command {
+            return grpc_origin::serve(*port).map(|()| true);
         }
         clock::catch_interrupts()?;
         let (text, passed, out) = match self.command {
@@ -146,7 +178,11 @@ impl Options {
                 let (text, passed) = peers::instructions(&options)?;
                 (text, passed, options.shared.out)
             }
-            Command::BareTlsServer { .. } => return Ok(true),
+            Command::Soak(options) => {
+                let (text, passed) = peers::soak(&options)?;
+                (text, passed, options.out)
+            }
+            Command::BareServer { .. } | Command::GrpcOrigin { .. } => return Ok(true),
         };
         print!("{text}");
         if let Some(file) = out {

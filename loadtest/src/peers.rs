@@ -1,19 +1,22 @@
-//! The three measurements as the command line names them: gets everything ready, runs, and puts the report together.
+//! The measurements as the command line names them: gets everything ready, runs, and puts the report together.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::failure::{Failure, Outcome};
+use crate::clock;
+use crate::failure::{Failure, Outcome, While};
 use crate::idle;
 use crate::instructions;
+use crate::load::Protocol;
 use crate::machine::{self, Cores};
-use crate::options::{Idle, Instructions, Logs, Peers, Shared};
+use crate::options::{Idle, Instructions, Logs, Peers, Shared, Soak};
 use crate::origin::Origin;
 use crate::proxy::{Product, Setting};
 use crate::report;
 use crate::rounds;
 use crate::row::Row;
 use crate::site::Site;
+use crate::soak;
 
 /// Everything that a measurement stands on. Fields drop in order: the origin ends before its folder goes.
 struct Bench {
@@ -39,8 +42,15 @@ impl Bench {
         let facts = machine::facts(&cores, descriptors, with_pointsman.then_some(pointsman.as_path()));
         let mut site = Site::new()?;
         let origin = Origin::start(&mut site, &cores.load)?;
-        let (core, origin_port) = (cores.proxy, origin.port);
-        let setting = Setting { pointsman, core, origin_port, logged: false, under: Vec::new() };
+        let setting = Setting {
+            pointsman,
+            core: cores.proxy,
+            origin_port: origin.port,
+            origin_h2c_port: origin.h2c_port,
+            origin_grpc_port: origin.grpc_port,
+            logged: false,
+            under: Vec::new(),
+        };
         Ok(Self { setting, cores, facts, _origin: origin, site })
     }
 
@@ -89,7 +99,7 @@ pub fn compare(options: &Peers) -> Outcome<String> {
             report::table(&series, options.subject)
         ));
     }
-    let rows: Vec<Row> = [Row::Idle, Row::IdleTls].into_iter().filter(chosen).collect();
+    let rows: Vec<Row> = Row::IDLE.into_iter().filter(chosen).collect();
     let products = options.shared.products.clone();
     let plan = idle::Plan { clients: options.clients, rounds: options.idle_rounds, products };
     text.push_str(&memory(&plan, &rows, &mut bench)?);
@@ -98,7 +108,7 @@ pub fn compare(options: &Peers) -> Outcome<String> {
 
 /// `loadtest idle`.
 pub fn idle(options: &Idle) -> Outcome<String> {
-    let mut bench = Bench::set_up(&options.shared, &["wrk"])?;
+    let mut bench = Bench::set_up(&options.shared, &["wrk", "h2load"])?;
     let products = options.shared.products.clone();
     let plan = idle::Plan { clients: options.clients, rounds: options.rounds, products };
     let text = memory(&plan, &options.rows, &mut bench)?;
@@ -108,7 +118,7 @@ pub fn idle(options: &Idle) -> Outcome<String> {
 fn memory(plan: &idle::Plan, rows: &[Row], bench: &mut Bench) -> Outcome<String> {
     let mut text = String::new();
     for row in rows {
-        if !matches!(row, Row::Idle | Row::IdleTls) {
+        if !Row::IDLE.contains(row) {
             return Err(Failure::new(format!("{} is not about memory", row.title())));
         }
         let measured = plan.run(*row, &bench.setting, &mut bench.site, &bench.cores, say)?;
@@ -122,6 +132,7 @@ pub fn instructions(options: &Instructions) -> Outcome<(String, bool)> {
     let mut bench = Bench::set_up(&options.shared, &["valgrind", "h2load"])?;
     let plan = instructions::Plan {
         products: options.shared.products.clone(),
+        protocol: options.protocol,
         few: options.few,
         many: options.many,
         rounds: options.rounds,
@@ -129,5 +140,24 @@ pub fn instructions(options: &Instructions) -> Outcome<(String, bool)> {
     };
     let counted = plan.run(&bench.setting, &mut bench.site, &bench.cores.load, say)?;
     let passed = counted.iter().all(instructions::Counted::passes);
-    Ok((format!("{}\n{}", bench.heading("User instructions a request"), instructions::table(&counted)), passed))
+    let title = match options.protocol {
+        Protocol::H1 => "User instructions a request",
+        Protocol::H2 => "User instructions a request over HTTP/2",
+    };
+    Ok((format!("{}\n{}", bench.heading(title), instructions::table(&counted)), passed))
+}
+
+/// `loadtest soak`: the report, and whether every bound was kept.
+pub fn soak(options: &Soak) -> Outcome<(String, bool)> {
+    machine::require(&["taskset", "setpriv"])?;
+    let pointsman = machine::pointsman(options.pointsman.clone())?;
+    machine::raise_descriptors()?;
+    let duration = Duration::try_from_secs_f64(options.minutes * 60.0).doing(|| "reading --minutes".to_owned())?;
+    let seed = options.seed.unwrap_or_else(clock::seed);
+    say(format!("seed {seed}, {duration:?}"));
+    let version = machine::version(&pointsman.to_string_lossy(), "--version").unwrap_or_default();
+    let plan = soak::Plan { pointsman, duration, seed, clients: options.clients };
+    let findings = plan.run(&Site::new()?, &machine::own_cores()?)?;
+    let heading = format!("# A soak\n\n- {version}, {duration:?}, seed {seed}, {} clients a way\n\n", options.clients);
+    Ok((heading + &findings.text(), findings.passes()))
 }

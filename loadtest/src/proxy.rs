@@ -9,6 +9,7 @@ use crate::child::{Child, Recipe};
 use crate::client;
 use crate::clock;
 use crate::failure::{Failure, Outcome, While};
+use crate::load::{Load, Protocol};
 use crate::site::Site;
 use crate::template;
 
@@ -56,6 +57,17 @@ pub enum Buffers {
     Splice,
 }
 
+/// What a proxy speaks to the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Upstream {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2 without TLS.
+    H2c,
+    /// gRPC, over HTTP/2 without TLS.
+    Grpc,
+}
+
 /// A product with its buffers: what a column of a table is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Variant {
@@ -63,12 +75,14 @@ pub struct Variant {
     pub product: Product,
     /// Its buffers.
     pub buffers: Buffers,
+    /// What it speaks to the origin.
+    pub upstream: Upstream,
 }
 
 impl Variant {
     /// `product` as it comes.
     pub fn plain(product: Product) -> Self {
-        Self { product, buffers: Buffers::Default }
+        Self { product, buffers: Buffers::Default, upstream: Upstream::Http1 }
     }
 
     /// Its name in a table.
@@ -91,6 +105,10 @@ pub struct Setting {
     pub core: usize,
     /// Where requests go.
     pub origin_port: u16,
+    /// Where requests go over HTTP/2.
+    pub origin_h2c_port: u16,
+    /// Where gRPC calls go.
+    pub origin_grpc_port: u16,
     /// Whether access logs are written.
     pub logged: bool,
     /// Run it under this instead of directly, for example valgrind and its options.
@@ -103,6 +121,8 @@ pub struct Proxy {
     pub port: u16,
     /// Where it listens with TLS.
     pub tls_port: u16,
+    /// Where it listens for HTTP/2 without TLS.
+    pub h2c_port: u16,
     child: Child,
     processes: Vec<u32>,
 }
@@ -110,8 +130,8 @@ pub struct Proxy {
 impl Proxy {
     /// Starts `variant` and waits until it answers.
     pub fn start(variant: Variant, setting: &Setting, site: &mut Site) -> Outcome<Self> {
-        let (port, tls_port) = (site.free_port()?, site.free_port()?);
-        let file = Self::configure(variant, setting, site, port, tls_port)?;
+        let (port, tls_port, h2c_port) = (site.free_port()?, site.free_port()?, site.free_port()?);
+        let file = Self::configure(variant, setting, site, [port, tls_port, h2c_port])?;
         let errors = format!("{port}.stderr");
         let mut recipe = Self::recipe(variant.product, setting, site, &file).errors(site.append(&errors)?);
         if variant.product == Product::Haproxy {
@@ -127,24 +147,40 @@ impl Proxy {
         });
         ready.doing(|| format!("starting {name} (it said: {})", site.tail(&errors)))?;
         let processes = accounting::tree_of(child.id())?;
-        Ok(Self { port, tls_port, child, processes })
+        Ok(Self { port, tls_port, h2c_port, child, processes })
     }
 
-    fn configure(variant: Variant, setting: &Setting, site: &Site, port: u16, tls_port: u16) -> Outcome<PathBuf> {
+    fn configure(variant: Variant, setting: &Setting, site: &Site, ports: [u16; 3]) -> Outcome<PathBuf> {
         let (name, text) = variant.product.configuration();
-        let mut marks = vec![if setting.logged { "logged" } else { "silent" }];
-        marks.push(match variant.buffers {
+        let buffers = match variant.buffers {
             Buffers::Default => "small",
             Buffers::Large => "large",
             Buffers::Splice => "splice",
-        });
-        if let Some(missing) = marks.last().filter(|mark| **mark != "small" && !template::knows(text, mark)) {
-            return Err(Failure::new(format!("{name} has no lines marked @{missing}@")));
+        };
+        let upstream: &[&str] = match variant.upstream {
+            Upstream::Http1 => &["h1"],
+            Upstream::H2c => &["h2c"],
+            // nginx has a way of its own; to the others it is HTTP/2 like any.
+            Upstream::Grpc => &["grpc", "h2c"],
+        };
+        let wanted: [&[&str]; 2] = [&[buffers], upstream];
+        let missing =
+            wanted.iter().find(|marks| marks.iter().all(|mark| *mark != "small" && !template::knows(text, mark)));
+        if let Some(missing) = missing {
+            return Err(Failure::new(format!("{name} has no lines marked {missing:?}")));
         }
+        let marks = [&[if setting.logged { "logged" } else { "silent" }, buffers], upstream].concat();
         let mut values = site.values();
+        let [port, tls_port, h2c_port] = ports;
         values.push(("PORT", port.to_string()));
         values.push(("TLS_PORT", tls_port.to_string()));
-        values.push(("ORIGIN_PORT", setting.origin_port.to_string()));
+        values.push(("H2C_PORT", h2c_port.to_string()));
+        let origin_port = match variant.upstream {
+            Upstream::Http1 => setting.origin_port,
+            Upstream::H2c => setting.origin_h2c_port,
+            Upstream::Grpc => setting.origin_grpc_port,
+        };
+        values.push(("ORIGIN_PORT", origin_port.to_string()));
         let file = format!("{port}.{name}");
         site.write(&file, &template::fill(text, &marks, &values).doing(|| format!("filling {name}"))?)?;
         Ok(site.path(&file))
@@ -180,6 +216,15 @@ impl Proxy {
     /// Fails if it has ended.
     pub fn still_runs(&mut self) -> Outcome<()> {
         self.child.still_runs()
+    }
+
+    /// Where `load` goes to.
+    pub fn port_for(&self, load: &Load) -> u16 {
+        match load.protocol {
+            _ if load.tls => self.tls_port,
+            Protocol::H1 => self.port,
+            Protocol::H2 => self.h2c_port,
+        }
     }
 
     /// Processor time used so far.

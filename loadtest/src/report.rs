@@ -25,7 +25,7 @@ pub fn table(series: &[Series], subject: Product) -> String {
     );
     for one in series {
         for peer in one.samples.keys().filter(|variant| variant.product != subject) {
-            line(&mut text, one, Variant::plain(subject), *peer);
+            line(&mut text, one, own(one, subject), *peer);
         }
     }
     let judged = series.iter().flat_map(|one| verdicts(one, subject));
@@ -37,12 +37,17 @@ pub fn table(series: &[Series], subject: Product) -> String {
     text
 }
 
+/// The variant of `subject` that a row is about.
+fn own(series: &Series, subject: Product) -> Variant {
+    series.row.variants(subject).first().copied().unwrap_or(Variant::plain(subject))
+}
+
 /// For each peer with a target, whether it was met.
 fn verdicts(series: &Series, subject: Product) -> Vec<bool> {
     let judged = series.samples.keys().filter(|peer| subject == Product::Pointsman && peer.product != subject);
     let met = |peer: &Variant| {
         let target = series.row.target(*peer)?;
-        let ratio = statistics::ratio(&pairs(series, *peer, Variant::plain(subject)));
+        let ratio = statistics::ratio(&pairs(series, *peer, own(series, subject)));
         Some(ratio.is_some_and(|ratio| ratio.low >= target))
     };
     judged.filter_map(met).collect()
@@ -147,6 +152,11 @@ fn doubts(all: &[Series]) -> Vec<String> {
 fn notes(series: &Series) -> Vec<String> {
     let mut notes = Vec::new();
     let title = series.row.title();
+    for product in Product::ALL {
+        if let Some(obstacle) = series.row.obstacle(product).filter(|_| series.offer == Offer::Saturated) {
+            notes.push(format!("- {title}: without {}, {obstacle}.", product.name()));
+        }
+    }
     for variant in series.samples.keys() {
         let missing = series.samples.get(variant).map_or(0, |all| all.iter().filter(|sample| sample.is_none()).count());
         if missing > 0 {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::accounting::{self, CoreTicks};
 use crate::clock;
 use crate::failure::{Failure, Outcome, While};
-use crate::load::{Load, Source};
+use crate::load::{Load, Protocol, Source};
 use crate::proxy::{Product, Proxy, Setting, Variant};
 use crate::row::Row;
 use crate::site::Site;
@@ -87,7 +87,7 @@ impl Plan {
         cores: &str,
         mut say: impl FnMut(String),
     ) -> Outcome<Vec<Series>> {
-        let tls = crate::client::tls()?;
+        let tls = crate::client::tls(Protocol::H1)?;
         for variant in self.all_variants() {
             wire::verify(variant, setting, site)?;
         }
@@ -170,7 +170,7 @@ impl Plan {
 
 /// Warms a proxy up, puts `load` on it, and reads what that cost.
 pub fn measure(proxy: &Proxy, load: Load, source: &Source<'_>, core: usize) -> Outcome<Sample> {
-    let port = if load.tls { proxy.tls_port } else { proxy.port };
+    let port = proxy.port_for(&load);
     source.warm_up(load, port).doing(|| "warming up".to_owned())?;
     clock::pause(Duration::from_millis(20))?;
     let deferring = accounting::kernel_thread(&format!("ksoftirqd/{core}"));

@@ -10,6 +10,9 @@ use crate::failure::{Failure, Outcome, While};
 /// The answers of the origin: path and bytes.
 pub const BODIES: [(&str, usize); 3] = [("128", 128), ("16k", 16 * 1024), ("1m", 1024 * 1024)];
 
+/// A gRPC message: not compressed, four bytes of length, five of content. Requests and answers are both this.
+pub const GRPC_MESSAGE: &str = "\0\0\0\0\x05hello";
+
 /// The first port tried: below the range from which the kernel takes the clients' ports.
 const FIRST_PORT: u16 = 18_080;
 const LAST_PORT: u16 = 32_000;
@@ -46,6 +49,7 @@ impl Site {
             fs::write(files.join(name), "x".repeat(size)).doing(|| format!("writing {name}"))?;
         }
         self.write("client.openssl.conf", include_str!("../configurations/client.openssl.conf"))?;
+        self.write("grpc.request", GRPC_MESSAGE)?;
         self.write("summary.lua", include_str!("../configurations/summary.lua"))?;
         self.make_certificate()
     }

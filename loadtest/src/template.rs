@@ -5,7 +5,7 @@
 
 use crate::failure::{Failure, Outcome};
 
-const MARKS: [&str; 5] = ["silent", "logged", "small", "large", "splice"];
+const MARKS: [&str; 8] = ["silent", "logged", "small", "large", "splice", "h1", "h2c", "grpc"];
 
 /// Whether a template has lines for `mark`.
 pub fn knows(template: &str, mark: &str) -> bool {
@@ -39,7 +39,7 @@ pub fn fill(template: &str, marks: &[&str], values: &[(&str, String)]) -> Outcom
 
 fn marked(line: &str) -> Option<(&str, &str)> {
     let (mark, rest) = line.strip_prefix('@')?.split_once('@')?;
-    let is_mark = !mark.is_empty() && mark.bytes().all(|byte| byte.is_ascii_lowercase());
+    let is_mark = !mark.is_empty() && mark.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     is_mark.then_some((mark, rest))
 }
 

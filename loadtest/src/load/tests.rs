@@ -5,6 +5,9 @@ use super::*;
 const LOAD: Load = Load {
     path: "128",
     body: 128,
+    protocol: Protocol::H1,
+    streams: 1,
+    grpc: false,
     tls: false,
     fresh: false,
     connections: 64,
@@ -14,7 +17,8 @@ const LOAD: Load = Load {
 
 const H2LOAD: &str = "starting benchmark...\n\nfinished in 1.05s, 12610.91 req/s, 3.61MB/s\n\
     requests: 12800 total, 12800 started, 12800 done, 12800 succeeded, 0 failed, 0 errored, 0 timeout\n\
-    status codes: 12800 2xx, 0 3xx, 0 4xx, 0 5xx\n";
+    status codes: 12800 2xx, 0 3xx, 0 4xx, 0 5xx\n\
+    traffic: 3.61MB (3785000) total, 1.81MB (1900000) headers (space savings 0.00%), 1.56MB (1638400) data\n";
 
 #[test]
 fn totals_of_wrk_are_read() {
@@ -31,10 +35,19 @@ fn totals_of_wrk_are_read() {
 
 #[test]
 fn totals_of_h2load_are_read_and_a_missing_answer_is_a_failure() {
-    let served = parse_h2load(H2LOAD, 12_800).unwrap();
+    let served = parse_h2load(H2LOAD, Some(12_800), LOAD).unwrap();
     assert_eq!(served, Served { requests: 12_800.0, elapsed: Duration::from_millis(1_050) });
-    assert!(parse_h2load(H2LOAD, 12_801).is_err());
-    assert!(parse_h2load(&H2LOAD.replace("12800 2xx, 0 3xx", "12799 2xx, 1 3xx"), 12_800).is_err());
+    assert_eq!(parse_h2load(H2LOAD, None, LOAD).unwrap(), served);
+    assert!(parse_h2load(H2LOAD, Some(12_801), LOAD).is_err());
+    let begun = H2LOAD.replace("12800 2xx", "12801 2xx");
+    assert!(parse_h2load(&begun, None, LOAD).is_ok() && parse_h2load(&begun, Some(12_800), LOAD).is_err());
+    for wanted in [None, Some(12_800)] {
+        let fails = |from: &str, to: &str| parse_h2load(&H2LOAD.replace(from, to), wanted, LOAD).is_err();
+        assert!(fails("12800 2xx, 0 3xx", "12799 2xx, 1 3xx"));
+        assert!(fails(" 0 errored", " 1 errored"));
+        assert!(fails("(1638400) data", "(1638399) data"), "a body is missing");
+        assert!(fails("requests: 12800", "requests: 0") == wanted.is_none());
+    }
 }
 
 #[test]

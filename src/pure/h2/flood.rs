@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     fn frame(kind: FrameKind) -> FrameHeader {
-        FrameHeader { kind, length: 0, flags: 0 }
+        FrameHeader { kind, length: 0, flags: 0, stream: 1 }
     }
 
     /// How many of these frames in a row are borne, one each `pause`.

@@ -38,8 +38,13 @@ pub fn push_request(out: &mut Vec<u8>, head: &IncomingHead<'_>, websocket_key: &
     let protocol = match (is_connect, head.protocol) {
         (true, None) => return Err(RequestHeadError::Method),
         (false, Some(_)) => return Err(RequestHeadError::RequestLine),
+        // It would be a list in HTTP/1.1.
+        (true, Some(protocol)) if protocol.contains(',') => return Err(RequestHeadError::RequestLine),
         (_, protocol) => protocol,
     };
+    if head.uri.scheme_str().is_some_and(str::is_empty) {
+        return Err(RequestHeadError::RequestLine);
+    }
     let method = if is_connect { "GET" } else { head.method.as_str() };
     let target = head.uri.path_and_query().ok_or(RequestHeadError::RequestLine)?.as_str();
     let host = host_of(head)?;
@@ -74,15 +79,15 @@ fn host_of<'a>(head: &IncomingHead<'a>) -> Result<&'a [u8], RequestHeadError> {
 fn push_fields(out: &mut Vec<u8>, head: &IncomingHead<'_>, is_upgrade: bool) -> Result<(), RequestHeadError> {
     let mut has_cookie = false;
     for (name, value) in head.fields {
-        if name == header::COOKIE {
+        if CONNECTION_FIELDS.contains(name) || has_space_around(value) {
+            // HTTP/1.1 would take the space away, HTTP/2 forbids it (RFC 9113 8.2.1).
+            return Err(RequestHeadError::Field);
+        } else if name == header::COOKIE {
             // Sent in crumbs for the sake of compression, and one field in HTTP/1.1 (RFC 9113 8.2.3).
             if !has_cookie {
                 has_cookie = true;
                 push_cookie(out, head.fields);
             }
-        } else if CONNECTION_FIELDS.contains(name) || has_space_around(value) {
-            // HTTP/1.1 would take the space away, HTTP/2 forbids it (RFC 9113 8.2.1).
-            return Err(RequestHeadError::Field);
         } else if is_left_out(name, is_upgrade) {
             continue;
         } else {
@@ -194,7 +199,10 @@ mod tests {
     #[test]
     fn space_around_a_value_is_refused() {
         for value in [" a", "a ", "\ta", "a\t"] {
-            assert_eq!(written("https://a.test/", &[("x", value)], false), Err(RequestHeadError::Field), "{value:?}");
+            for name in ["x", "cookie"] {
+                let fields = [("cookie", "a=1"), (name, value)];
+                assert_eq!(written("https://a.test/", &fields, false), Err(RequestHeadError::Field), "{value:?}");
+            }
         }
     }
 
