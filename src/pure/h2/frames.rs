@@ -96,11 +96,6 @@ impl FrameHeader {
         matches!(self.kind, FrameKind::Data | FrameKind::Headers) && self.flags & END_STREAM != 0
     }
 
-    /// Whether it answers a frame of ours.
-    pub const fn is_answer(self) -> bool {
-        matches!(self.kind, FrameKind::Settings | FrameKind::Ping) && self.flags & ACK != 0
-    }
-
     /// Whether a head ends with it.
     pub(super) const fn ends_head(self) -> bool {
         self.flags & END_HEADERS != 0
