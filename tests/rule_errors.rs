@@ -6,22 +6,10 @@ use std::time::SystemTime;
 use pointsman::operator::check::{Style, check_files, render};
 use pointsman::pure::config::{MemoryFiles, load};
 
-/// What is said of one file.
-fn said(text: &str) -> String {
-    let files = MemoryFiles::one("site.kdl", text);
-    match load(&files, Path::new("site.kdl")) {
-        Ok(_) => "no error".to_owned(),
-        Err(errors) => render(&errors.problems, Style::Plain),
-    }
-}
+#[path = "support/said.rs"]
+mod said;
 
-/// A file that is right, but for `lines`.
-fn said_of(lines: &str) -> String {
-    said(&format!(
-        "listen \"127.0.0.1:8080\"\npool \"origin\" {{ server \"o1\" \"127.0.0.1:9000\" }}\n{}\n",
-        lines.trim_matches('\n')
-    ))
-}
+use said::{said, said_of};
 
 #[test]
 fn misspelt_limit() {
@@ -306,11 +294,6 @@ fn nested_include() {
 }
 
 #[test]
-fn single_quotes() {
-    insta::assert_snapshot!(said_of(r##"pool 'b' { server "s" "127.0.0.1:1" }"##));
-}
-
-#[test]
 fn port_alone() {
     insta::assert_snapshot!(said_of(r##"listen "8081""##));
 }
@@ -560,50 +543,6 @@ fn media_type_without_quotes() {
         r##"rule media-type=image/* use="origin"
 rule respond=404"##
     ));
-}
-
-#[test]
-fn another_programs_file() {
-    insta::assert_snapshot!(said_of(
-        r##"server {
-    listen 80;
-    location / {
-        proxy_pass http://127.0.0.1:9000;
-    }
-}"##
-    ));
-}
-
-#[test]
-fn another_programs_file_that_parses() {
-    insta::assert_snapshot!(said_of(
-        r##"http {
-    server_name a.test;
-}"##
-    ));
-}
-
-#[test]
-fn another_programs_scheduler() {
-    insta::assert_snapshot!(said_of(
-        r##"pool "b" { server "s" "127.0.0.1:1"; scheduler "least_conn" }
-pool "c" { server "s" "127.0.0.1:1"; scheduler "ip_hash" }"##
-    ));
-}
-
-#[test]
-fn property_without_equals_behind_a_name() {
-    insta::assert_snapshot!(said_of(r##"rule "x" method "GET" use="origin""##));
-}
-
-#[test]
-fn single_quotes_of_a_path() {
-    insta::assert_snapshot!(said_of(r##"rule path='/a b' use="origin""##));
-}
-
-#[test]
-fn single_quotes_of_an_address() {
-    insta::assert_snapshot!(said_of(r##"listen '127.0.0.1:81'"##));
 }
 
 #[test]

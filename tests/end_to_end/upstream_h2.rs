@@ -1,8 +1,6 @@
 //! Servers that speak HTTP/2 without TLS: connections shared within the servers' limits, frames both ways, resets and
 //! GOAWAY, and what is repeated of it. Against frames by hand, and against nghttpd.
 
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,6 +9,7 @@ use crate::support::deadline::{Deadline, Gate, between_looks};
 use crate::support::h2_frames::{
     DATA, ENABLE_CONNECT_PROTOCOL, END_STREAM, Frames, H2Server, HEADERS, MAX_CONCURRENT_STREAMS, RST_STREAM,
 };
+use crate::support::nghttpd::Nghttpd;
 use crate::support::tls::Authority;
 use crate::support::tls_server::TlsServer;
 use crate::support::{Client, DEADLINE, End, Proxy, Response, Setup, wait_for};
@@ -501,50 +500,6 @@ fn an_upload_waits_for_the_servers_window() {
             client.send("0\r\n\r\n");
         }
         assert_eq!(client.response().text(), "20000000");
-    }
-}
-
-/// nghttpd, where it is installed.
-struct Nghttpd {
-    process: Child,
-    address: std::net::SocketAddr,
-}
-
-impl Nghttpd {
-    fn start(folder: &std::path::Path, options: &[&str]) -> Option<Self> {
-        Self::start_with(folder, &[&["--no-tls"], options].concat(), &[])
-    }
-
-    /// `last` is what comes behind the port.
-    fn start_with(folder: &std::path::Path, options: &[&str], last: &[&str]) -> Option<Self> {
-        // It can't be asked for a port of the system's choice: one that was free a moment ago.
-        for _ in 0..20 {
-            let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-            let mut command = Command::new("nghttpd");
-            command.args(["-a", "127.0.0.1", "-d"]).arg(folder).args(options);
-            command.arg(address.port().to_string()).args(last).stdout(Stdio::null()).stderr(Stdio::null());
-            let Ok(mut process) = command.spawn() else {
-                println!("nghttpd is not installed: not tested");
-                return None;
-            };
-            let deadline = Deadline::after(DEADLINE);
-            while deadline.left().is_some() && process.try_wait().unwrap().is_none() {
-                if std::net::TcpStream::connect(address).is_ok() {
-                    return Some(Self { process, address });
-                }
-                between_looks();
-            }
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-        panic!("nghttpd does not start");
-    }
-}
-
-impl Drop for Nghttpd {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

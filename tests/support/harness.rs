@@ -11,6 +11,7 @@ pub mod frames;
 pub mod h2_frames;
 pub mod h2c_front;
 pub mod message;
+pub mod nghttpd;
 pub mod origin;
 pub mod proxy;
 pub mod random_rules;

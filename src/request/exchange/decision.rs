@@ -116,14 +116,11 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
         }
         scratch.body_max = passage.body_max;
         scratch.upgrade.extend_from_slice(passage.upgrade.unwrap_or_default());
-        let mut origin = Origin::of(&listener.config, connection.peer, called_address(connection, head));
-        origin.is_trusted &= connection.is_peer_named;
-        origin.is_http2 = connection.is_stream();
         let forwarded = ForwardedRequest {
             head,
             bytes,
             target: changed.is_rewritten.then_some(changed.target.as_slice()),
-            origin,
+            origin: origin_of(connection, head),
             request_id: Some(scratch.request_id.as_str()).filter(|id| !id.is_empty()),
             upgrade: passage.upgrade,
             edits: &changed.request,
@@ -138,6 +135,14 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
         let (pool, record) = (Arc::clone(&pool.pool), Arc::clone(&pool.record));
         Ok(Decision::Forward(Forward { pool, record, index, key }))
     })
+}
+
+/// Where a request came from, for the fields that say so.
+fn origin_of(connection: &Connection, head: &RequestHead) -> Origin {
+    let mut origin = Origin::of(&connection.listener.config, connection.peer, called_address(connection, head));
+    origin.is_trusted &= connection.is_peer_named;
+    origin.is_http2 = connection.is_stream();
+    origin
 }
 
 /// The listener's address; where that stands for all of this machine and the request names no host, the one that the client

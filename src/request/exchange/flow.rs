@@ -182,6 +182,7 @@ impl Default for Flow {
 
 impl Flow {
     /// Starts over, for a body of that length, let through up to `limit` bytes. What is put into [`Self::head`] goes first.
+    #[inline(always)]
     pub fn start(&mut self, length: BodyLength, outlet: Framing, limit: u64) {
         self.decoder = BodyDecoder::new(length);
         self.length = length;
