@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use pointsman::operator::check::{Style, check_files, render};
-use pointsman::pure::config::{MemoryFiles, load};
+use pointsman::operator::check::{Style, check_files};
+use pointsman::pure::config::MemoryFiles;
 
 #[path = "support/said.rs"]
 mod said;
 
-use said::{said, said_of};
+use said::said_of;
 
 #[test]
 fn misspelt_limit() {

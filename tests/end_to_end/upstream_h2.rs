@@ -1,11 +1,12 @@
 //! Servers that speak HTTP/2 without TLS: connections shared within the servers' limits, frames both ways, resets and
 //! GOAWAY, and what is repeated of it. Against frames by hand, and against nghttpd.
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::pools::all_to;
-use crate::support::deadline::{Deadline, Gate, between_looks};
+use crate::support::deadline::Gate;
 use crate::support::h2_frames::{
     DATA, ENABLE_CONNECT_PROTOCOL, END_STREAM, Frames, H2Server, HEADERS, MAX_CONCURRENT_STREAMS, RST_STREAM,
 };

@@ -6,7 +6,7 @@ use pointsman::operator::check::{Style, render};
 use pointsman::pure::config::{MemoryFiles, load};
 
 /// What is said of one file.
-pub fn said(text: &str) -> String {
+fn said(text: &str) -> String {
     let files = MemoryFiles::one("site.kdl", text);
     match load(&files, Path::new("site.kdl")) {
         Ok(_) => "no error".to_owned(),
