@@ -10,4 +10,5 @@ pub mod learned_types;
 pub mod lease;
 pub mod outcome;
 pub mod snapshot;
+pub mod spaced;
 pub mod thread;

@@ -18,6 +18,8 @@ mod codec;
 #[path = "../fuzz/src/forwarding.rs"]
 mod forwarding;
 
+#[path = "../fuzz/src/http2.rs"]
+mod http2;
 #[path = "../fuzz/src/proxy_protocol.rs"]
 mod proxy_protocol;
 
@@ -55,6 +57,8 @@ fn the_corpus_passes() {
     replay("chunked_body", codec::chunked_body);
     replay("forwarded_head", forwarding::forwarded_head);
     replay("proxy_protocol", proxy_protocol::proxy_protocol);
+    replay("h2_frames", http2::h2_frames);
+    replay("h2_head", http2::h2_head);
     replay("rule_file", rules::rule_file);
 }
 
@@ -150,12 +154,24 @@ proptest! {
     }
 
     #[test]
+    fn h2_frames_near_the_corpus_pass(input in near("h2_frames")) {
+        http2::h2_frames(&input);
+    }
+
+    #[test]
+    fn h2_heads_near_the_corpus_pass(input in near("h2_head")) {
+        http2::h2_head(&input);
+    }
+
+    #[test]
     fn any_bytes_pass(input in prop::collection::vec(any::<u8>(), 0..200)) {
         codec::request_head(&input);
         codec::response_head(&input);
         codec::chunked_body(&input);
         forwarding::forwarded_head(&input);
         proxy_protocol::proxy_protocol(&input);
+        http2::h2_frames(&input);
+        http2::h2_head(&input);
         rules::rule_file(&input);
     }
 }

@@ -18,7 +18,7 @@ pub(crate) const LIMITS: HeadLimits = HeadLimits { bytes: 2048, fields: 24 };
 const WIDER: HeadLimits = HeadLimits { bytes: 4096, fields: 26 };
 
 /// Where the pieces of an input end that is cut as `plan` says: each at most 63 bytes, all alike or in turn short and long.
-fn piece_ends(length: usize, plan: u8) -> impl Iterator<Item = usize> {
+pub(crate) fn piece_ends(length: usize, plan: u8) -> impl Iterator<Item = usize> {
     let sizes = [usize::from(plan & 0x3F).max(1), usize::from(plan >> 6) * 5 + 1];
     let ends = sizes.into_iter().cycle().scan(0, |end, size| {
         *end += size;

@@ -2,4 +2,5 @@
 pub mod codec;
 pub mod forwarding;
 pub mod proxy_protocol;
+pub mod http2;
 pub mod rules;

@@ -34,9 +34,13 @@ pub async fn check_connect(
         Err(DialError::Refused) => Err(CheckFailure::Refused),
         Err(DialError::TimedOut) => Err(CheckFailure::TimedOut),
         Err(DialError::Unreachable(_) | DialError::Unresolved) => Err(CheckFailure::Unreachable),
-        Err(DialError::Exhausted(_) | DialError::Handshake(_) | DialError::NotHttp2 | DialError::Full) => {
-            Err(CheckFailure::NotRun)
-        }
+        Err(
+            DialError::Exhausted(_)
+            | DialError::Handshake(_)
+            | DialError::NotHttp2
+            | DialError::Full
+            | DialError::Moved,
+        ) => Err(CheckFailure::NotRun),
     }
 }
 

@@ -3,6 +3,10 @@
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use clap::{Parser, Subcommand};
 
@@ -145,13 +149,14 @@ fn check(rules: &std::path::Path) -> u8 {
 
 /// Messages for the operator go to standard error.
 fn start_log() {
-    tracing_subscriber::fmt()
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_target(false)
         // Where nobody takes them, there is nobody to tell of it either: that must not end the process.
         .log_internal_errors(false)
-        .with_max_level(tracing::Level::INFO)
-        .init();
+        // What libraries say of what their peers send has no bound.
+        .with_filter(Targets::new().with_target("pointsman", tracing::Level::INFO));
+    tracing_subscriber::registry().with(lines).init();
 }
 
 fn say(text: &str) {

@@ -93,6 +93,21 @@ impl FieldEdits {
         let changes = if self.is_response { &rule.changes.response } else { &rule.changes.request };
         changes.iter().any(|change| takes_away(change, name))
     }
+
+    /// The rule whose changes these are, where there are any.
+    pub const fn rule(&self) -> Option<&Arc<Rule>> {
+        self.rule.as_ref()
+    }
+}
+
+/// Appends the trailer lines of a request that `rule` does not take away: what it sets or removes comes from no client.
+pub fn push_trailers_left(out: &mut Vec<u8>, lines: &[u8], rule: &Rule) {
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+        if !rule.changes.request.iter().any(|change| takes_away(change, name)) {
+            out.extend_from_slice(line);
+        }
+    }
 }
 
 fn takes_away(change: &FieldChange, name: &[u8]) -> bool {
@@ -280,7 +295,7 @@ fn push_forwarding_fields(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
     let peer = AddressText::of(origin.peer.ip());
 
     if !origin.is_trusted && edits.is_empty() && !host.is_empty() && !peer.is_v6 {
-        push_usual_fields(out, &origin, &peer, host, received_by(&origin, head.version));
+        push_usual_fields(out, &origin, &peer, host, via_line(origin.is_http2, head.version));
         return;
     }
     let spoken = Spoken::by(&origin, &head.fields);
@@ -303,7 +318,7 @@ fn push_forwarding_fields(out: &mut Vec<u8>, request: &ForwardedRequest<'_>) {
         }
     }
     if origin.via && !edits.removes(b"via") {
-        push_via(out, received_by(&origin, head.version));
+        out.extend_from_slice(via_line(origin.is_http2, head.version));
     }
 }
 
@@ -377,7 +392,7 @@ impl Spoken {
 
 /// The fields as nearly all requests get them, in few pieces: what the general way writes for a stranger with an IPv4
 /// address, by a test.
-fn push_usual_fields(out: &mut Vec<u8>, origin: &Origin, peer: &AddressText, host: &[u8], received: &[u8]) {
+fn push_usual_fields(out: &mut Vec<u8>, origin: &Origin, peer: &AddressText, host: &[u8], via: &[u8]) {
     let (before_host, end): (&[u8], &[u8]) = if origin.is_tls {
         (b"\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: ", b"\";proto=https\r\n")
     } else {
@@ -389,7 +404,7 @@ fn push_usual_fields(out: &mut Vec<u8>, origin: &Origin, peer: &AddressText, hos
     push_all(out, [b"X-Forwarded-For: ", peer, before_host, host, b"\r\nX-Forwarded-Port: ", port]);
     push_all(out, [b"\r\nForwarded: for=", peer, b";host=\"", host, end]);
     if origin.via {
-        push_via(out, received);
+        out.extend_from_slice(via);
     }
 }
 
@@ -407,19 +422,12 @@ fn decimal(room: &mut [u8; 5], mut number: u16) -> &[u8] {
     room.get(at..).unwrap_or(&[])
 }
 
-fn push_via(out: &mut Vec<u8>, received: &[u8]) {
-    push_all(out, [b"Via: ", received, b" pointsman\r\n"]);
-}
-
-/// The protocol by which a request came, as Via names it.
-const fn received_by(origin: &Origin, version: Version) -> &'static [u8] {
-    if origin.is_http2 { b"2.0" } else { version_name(version) }
-}
-
-const fn version_name(version: Version) -> &'static [u8] {
-    match version {
-        Version::Http10 => b"1.0",
-        Version::Http11 => b"1.1",
+/// The Via line of what came by that protocol.
+const fn via_line(is_http2: bool, version: Version) -> &'static [u8] {
+    match (is_http2, version) {
+        (true, _) => b"Via: 2.0 pointsman\r\n",
+        (false, Version::Http10) => b"Via: 1.0 pointsman\r\n",
+        (false, Version::Http11) => b"Via: 1.1 pointsman\r\n",
     }
 }
 
@@ -478,7 +486,7 @@ pub fn push_response_head(
         !field.hop_by_hop && !edits.removes(field.name.of(bytes))
     });
     if via && !edits.removes(b"via") {
-        push_via(out, version_name(head.version));
+        out.extend_from_slice(via_line(false, head.version));
     }
     out.extend_from_slice(edits.added());
     if framing == ClientFraming::Chunked {

@@ -5,8 +5,10 @@
 //! goes through the same strict parser, and a head to HTTP/2 is made of it. Compression, flow control and the states of streams are the `h2` crate's.
 
 pub mod answer;
+pub mod fields;
 pub mod flood;
 pub mod frames;
+pub mod order;
 pub mod request;
 pub mod server_answer;
 pub mod server_request;

@@ -10,6 +10,11 @@ pub fn accept_value(key: &[u8]) -> String {
     base64(digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, GUID].concat()).as_ref())
 }
 
+/// The `Sec-WebSocket-Key` of these bits, which are to be random (RFC 6455 4.1).
+pub fn key_of(bits: [u8; 16]) -> String {
+    base64(&bits)
+}
+
 /// RFC 4648 section 4.
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -27,6 +27,7 @@ use crate::request::exchange;
 use crate::request::listener::Listener;
 use crate::request::proxy_header::{self, Caller};
 use crate::request::stream::{ClientStream, Stream as _};
+use crate::request::upstream::Owner;
 use crate::request::worker::{ConnectionTicket, Worker};
 
 /// How long, and for how many bytes, a connection that we end is read on, so that the client gets our last answer and not
@@ -148,6 +149,14 @@ impl Connection {
         }
     }
 
+    /// The mark of connections to servers that are for this client's connection alone.
+    pub fn owner(&self) -> Owner {
+        match &self.stream {
+            ClientStream::H2(stream) => stream.carrier().ticket.owner(),
+            ClientStream::Plain(_) | ClientStream::Unix(_) | ClientStream::Tls(_) => self.ticket.owner(),
+        }
+    }
+
     /// Begins the pause between two requests.
     fn begin_pause(&mut self) {
         let over = std::mem::take(&mut self.paused);
@@ -171,7 +180,7 @@ pub(in crate::request) fn life(
     let worker = Rc::clone(worker);
     let listener = Arc::clone(listener);
     async move {
-        let guard = PanicCounter { worker: Rc::clone(&worker), is_done: Cell::new(false) };
+        let guard = PanicCounter::new(&worker);
         let deadline = ticket.deadline();
         let idle_until = worker.now() + listener.config.limits.header_timeout;
         deadline.set(idle_until);
@@ -183,14 +192,16 @@ pub(in crate::request) fn life(
         let stream = match (&caller, stream) {
             (None, _) => None,
             (Some(_), ClientStream::Plain(stream)) if listener.tls.is_some() => {
-                Box::pin(handshake(&worker, &listener, &deadline, stream)).await
+                Box::pin(handshake(&worker, &listener, &deadline, stream, peer)).await
             }
             (Some(_), stream) => Some(stream),
         };
         if let (Some(caller), Some(stream)) = (caller, stream) {
-            if is_http2(&stream, &listener.config.protocols, &deadline).await {
+            let spoken = listener.config.protocols;
+            let is_http2 = is_http2(&worker, &stream, &spoken, &deadline).await;
+            if is_http2 == Some(true) {
                 Box::pin(h2::serve(h2::Arrival { stream, worker, listener, caller, ticket })).await;
-            } else {
+            } else if is_http2 == Some(false) && spoken.http1 {
                 let is_over_limit = ticket.is_over_limit();
                 let (has_grace, paused) = (false, Duration::ZERO);
                 live(Connection {
@@ -214,10 +225,16 @@ pub(in crate::request) fn life(
     }
 }
 
-/// Counts a connection whose task ended by a panic.
+/// Counts a connection, or a stream of one, whose task ended by a panic.
 struct PanicCounter {
     worker: Rc<Worker>,
     is_done: Cell<bool>,
+}
+
+impl PanicCounter {
+    fn new(worker: &Rc<Worker>) -> Self {
+        Self { worker: Rc::clone(worker), is_done: Cell::new(false) }
+    }
 }
 
 impl Drop for PanicCounter {
@@ -254,6 +271,7 @@ async fn handshake(
     listener: &Listener,
     deadline: &Rc<Deadline>,
     stream: TcpStream,
+    peer: SocketAddr,
 ) -> Option<ClientStream> {
     let mut accept = std::pin::pin!(listener.tls.as_ref()?.accept(stream));
     let done = before_requests(worker, deadline, |context| accept.as_mut().poll(context)).await;
@@ -262,8 +280,12 @@ async fn handshake(
             worker.shared.handshakes.add(1);
             Some(ClientStream::Tls(Box::new(stream)))
         }
-        Some(Err(_)) | None => {
-            worker.shared.handshakes_failed.add(1);
+        Some(Err(error)) => {
+            worker.shared.say_handshake_failed(&error, peer, listener);
+            None
+        }
+        None => {
+            worker.shared.say_handshake_failed(&io::ErrorKind::TimedOut.into(), peer, listener);
             None
         }
     }
@@ -331,37 +353,33 @@ fn has_arrived(stream: &ClientStream) -> bool {
 }
 
 /// Whether the client speaks HTTP/2: over TLS it was agreed on, without it the first bytes tell, where both are spoken.
-async fn is_http2(stream: &ClientStream, spoken: &Protocols, deadline: &Deadline) -> bool {
+/// `None`: they did not come in time.
+async fn is_http2(worker: &Worker, stream: &ClientStream, spoken: &Protocols, deadline: &Rc<Deadline>) -> Option<bool> {
     match stream {
-        ClientStream::Tls(stream) => stream.is_http2(),
+        ClientStream::Tls(stream) => Some(stream.is_http2()),
         ClientStream::Plain(_) | ClientStream::Unix(_) if spoken.http1 && spoken.http2 => {
-            Box::pin(has_preface(stream, deadline)).await
+            Box::pin(before_requests(worker, deadline, |context| poll_preface(stream, context))).await
         }
-        ClientStream::Plain(_) | ClientStream::Unix(_) => spoken.http2,
-        ClientStream::H2(_) => false,
+        ClientStream::Plain(_) | ClientStream::Unix(_) => Some(spoken.http2),
+        ClientStream::H2(_) => Some(false),
     }
 }
 
 /// Whether a connection begins like the preface of HTTP/2 (RFC 9113 3.4), whose first letters are no method of HTTP/1.1.
 /// Nothing is taken of it.
-async fn has_preface(stream: &ClientStream, deadline: &Deadline) -> bool {
+fn poll_preface(stream: &ClientStream, context: &mut Context<'_>) -> Poll<bool> {
     const BEGINNING: &[u8] = b"PRI";
     let mut seen = [0; BEGINNING.len()];
-    poll_fn(|context| {
-        while stream.poll_socket_readable(context).is_ready() {
-            // What is too short to tell counts as nothing: only more of it is news.
-            let peeked = stream.try_peek_socket(&mut seen, |seen| {
-                !seen.is_empty() && seen.len() < BEGINNING.len() && BEGINNING.starts_with(seen)
-            });
-            match peeked {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Ok(_) => return Poll::Ready(seen == BEGINNING),
-                Err(_) => return Poll::Ready(false),
-            }
+    while stream.poll_socket_readable(context).is_ready() {
+        // What is too short to tell counts as nothing: only more of it is news.
+        let is_nothing = |seen: &[u8]| !seen.is_empty() && seen.len() < BEGINNING.len() && BEGINNING.starts_with(seen);
+        match stream.try_peek_socket(&mut seen, is_nothing) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(_) => return Poll::Ready(seen == BEGINNING),
+            Err(_) => return Poll::Ready(false),
         }
-        if deadline.poll_expired(context) { Poll::Ready(false) } else { Poll::Pending }
-    })
-    .await
+    }
+    Poll::Pending
 }
 
 /// Ends our side.

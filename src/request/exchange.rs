@@ -198,7 +198,10 @@ async fn exchange(connection: &mut Connection, grant: &Grant, buffer: &mut Buffe
     scratch.record.open();
     let result = match read {
         Ok(_) => handle(connection, grant, buffer, scratch).await,
-        Err(failure) => Err(failure),
+        Err(failure) => {
+            scratch.is_head_request = connection.stream.is_head_request();
+            Err(failure)
+        }
     };
     let next = match result {
         Ok(next) => next,

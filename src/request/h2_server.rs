@@ -132,9 +132,12 @@ impl Default for Shelf {
 
 impl Shelf {
     /// A place on a connection that has room: the first, so that those behind it can end when there is less to do.
-    fn take(&mut self, now: Timestamp) -> Option<Place> {
-        self.links.retain(|open| !open.link.is_spent());
-        let link = self.links.iter().map(|open| &open.link).find(|link| link.has_room(now))?;
+    fn take(&mut self, now: Timestamp, is_certain: bool) -> Option<Place> {
+        let link = self.links.iter().map(|open| &open.link).find(|link| link.has_room(now) && !link.is_spent())?;
+        // On one with other streams on it, what has arrived is most likely theirs.
+        if is_certain && link.streams() == 0 && link.has_unread() {
+            return None;
+        }
         link.enter();
         Some(Place { link: Rc::clone(link), freed: Rc::clone(&self.freed) })
     }
@@ -180,10 +183,7 @@ pub struct H2Connections {
 impl H2Connections {
     /// A place on a connection that is there. `is_certain`: not on one that may have ended without our having seen it.
     pub fn try_place(&self, target: &Target<'_>, now: Timestamp, is_certain: bool) -> Option<Place> {
-        let place = self.with_shelf(target, |shelf| shelf.take(now))??;
-        // On one with other streams on it, what has arrived is most likely theirs.
-        let may_have_ended = is_certain && place.link.streams() == 1 && place.link.has_unread();
-        (!may_have_ended).then_some(place)
+        self.with_shelf(target, |shelf| shelf.take(now, is_certain))?
     }
 
     /// A place on a connection, as soon as there is one. True: the connection was there before.
@@ -191,6 +191,12 @@ impl H2Connections {
     /// # Errors
     /// [`DialError`] of the connection that was waited for, and [`DialError::Full`].
     pub async fn place(self: &Rc<Self>, target: Target<'_>, is_certain: bool) -> Result<(Place, bool), DialError> {
+        // A wait for a connection, and one for a place on it.
+        let patience = target.timeout * 2;
+        timeout(patience, self.place_in_turn(target, is_certain)).await.unwrap_or(Err(DialError::Full))
+    }
+
+    async fn place_in_turn(self: &Rc<Self>, target: Target<'_>, is_certain: bool) -> Result<(Place, bool), DialError> {
         let mut has_waited = false;
         for _ in 0..LOOKS_MAX {
             if let Some(place) = self.try_place(&target, clock::now(), is_certain) {
@@ -208,7 +214,7 @@ impl H2Connections {
                     timeout(target.timeout, freed.notified()).await.map_err(|_| DialError::Full)?;
                 }
                 // Its exchange began before the address changed.
-                None => return Err(DialError::Full),
+                None => return Err(DialError::Moved),
             }
             has_waited = true;
         }
@@ -220,6 +226,7 @@ impl H2Connections {
             dial.waiting.set(dial.waiting.get() + 1);
             return Wait::Dial(Rc::clone(dial));
         }
+        shelf.links.retain(|open| !open.link.is_spent());
         if shelf.links.len() + shelf.dials.len() >= CONNECTIONS_MAX {
             return Wait::Place(Rc::clone(&shelf.freed));
         }

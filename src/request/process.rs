@@ -5,23 +5,20 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::base::id::ListenerIndex;
 use crate::base::rng::derive_seed;
-use crate::base::time::{self, Timestamp};
 use crate::pure::config::ProcessLimits;
 use crate::request::listener::Listener;
 use crate::request::proxy_header::HeaderRefused;
 use crate::shared::counters::{Counter, ProcessCounters};
 use crate::shared::learned_types::LearnedTypes;
+use crate::shared::spaced::Spaced;
 use crate::transport::tls::Connectors;
 
 /// The most paths whose media type is remembered.
 const LEARNED_MAX: usize = 65_536;
-/// How often the same trouble with connections is said.
-const SAY_EVERY: Duration = Duration::from_secs(5);
 
 /// How many client connections there are, and may be.
 #[derive(Debug)]
@@ -85,6 +82,7 @@ pub struct Process {
     pub connectors: Connectors,
     said_of_accepts: Spaced,
     said_of_headers: Spaced,
+    said_of_handshakes: Spaced,
 }
 
 impl Process {
@@ -104,6 +102,7 @@ impl Process {
             connectors: Connectors::default(),
             said_of_accepts: Spaced::default(),
             said_of_headers: Spaced::default(),
+            said_of_handshakes: Spaced::default(),
         }
     }
 
@@ -122,27 +121,21 @@ impl Process {
         }
     }
 
+    /// Counts a handshake that has failed, and says so now and then; not of a client that has gone away.
+    pub fn say_handshake_failed(&self, error: &io::Error, peer: SocketAddr, listener: &Listener) {
+        self.handshakes_failed.add(1);
+        let has_gone = matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset);
+        if !has_gone && self.said_of_handshakes.is_due() {
+            tracing::info!("the TLS handshake of {peer} with {} failed: {error}", listener.place());
+        }
+    }
+
     /// Counts a connection that is closed because of its PROXY header, and says so now and then.
     pub fn say_header_refused(&self, refused: &HeaderRefused, peer: SocketAddr, listener: &Listener) {
         self.proxy_headers_refused.add(1);
         if self.said_of_headers.is_due() {
             tracing::warn!("a connection from {peer} to {} was closed: {refused}", listener.place());
         }
-    }
-}
-
-/// When something was last said, so that it is not said too often.
-#[derive(Debug, Default)]
-struct Spaced(AtomicU64);
-
-impl Spaced {
-    /// Whether it is time to say it again.
-    fn is_due(&self) -> bool {
-        let now = time::now();
-        let last = self.0.load(Ordering::Relaxed);
-        let is_due = last == 0 || now.since(Timestamp::from_nanos(last)) > SAY_EVERY;
-        let this = now.as_nanos().max(1);
-        is_due && self.0.compare_exchange(last, this, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
 

@@ -182,6 +182,7 @@ fn poll_write<S: AsyncWrite + Unpin>(
 }
 
 impl Stream for ClientStream {
+    #[inline(always)]
     fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(stream) => poll_fill(stream, context, buffer),
@@ -191,6 +192,7 @@ impl Stream for ClientStream {
         }
     }
 
+    #[inline(always)]
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(stream) => poll_write_socket(stream, context, slices),
@@ -200,6 +202,7 @@ impl Stream for ClientStream {
         }
     }
 
+    #[inline(always)]
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             // What the frames of a stream wait for is waited for by its connection.
@@ -231,6 +234,7 @@ impl Stream for ClientStream {
 
 impl ClientStream {
     /// Waits for something to read without a buffer in hand; bytes that TLS has decrypted already count.
+    #[inline(always)]
     pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         #[cfg(test)]
         crate::request::tests::faults::step();
@@ -281,6 +285,16 @@ impl ClientStream {
             Self::Tls(stream) => stream.identity(),
             Self::H2(stream) => stream.carrier().identity.as_ref(),
         }
+    }
+
+    /// Whether it is known, before the head is read, to be that of a HEAD.
+    pub fn is_head_request(&self) -> bool {
+        matches!(self, Self::H2(stream) if stream.is_head_request())
+    }
+
+    /// Whether it asks for a tunnel and can have nothing else: an extended CONNECT (RFC 8441 4).
+    pub fn wants_tunnel(&self) -> bool {
+        matches!(self, Self::H2(stream) if stream.is_tunnel())
     }
 
     /// Takes note of the reset by which a server has cut its answer off: it is passed on.
@@ -371,6 +385,7 @@ impl From<Dialled> for ServerStream {
 }
 
 impl Stream for ServerStream {
+    #[inline(always)]
     fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(stream) => poll_fill(stream, context, buffer),
@@ -380,6 +395,7 @@ impl Stream for ServerStream {
         }
     }
 
+    #[inline(always)]
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(stream) => poll_write_socket(stream, context, slices),
@@ -389,6 +405,7 @@ impl Stream for ServerStream {
         }
     }
 
+    #[inline(always)]
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(_) | Self::Unix(_) => Poll::Ready(Ok(())),

@@ -28,6 +28,7 @@ use crate::shared::outcome::{Outcome, OutcomeReceiver, outcome_queue};
 use crate::shared::snapshot::SnapshotStore;
 
 pub mod faults;
+mod h2;
 
 /// Far longer than anything here takes.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -185,6 +186,11 @@ async fn bound() -> (TcpListener, SocketAddr) {
 
 impl Bench {
     async fn new() -> Self {
+        Self::speaking("").await
+    }
+
+    /// With these settings of its listener.
+    async fn speaking(settings: &str) -> Self {
         let (good, good_address) = bound().await;
         let (bad, bad_address) = bound().await;
         // Bound and never listening: it refuses.
@@ -200,7 +206,7 @@ impl Bench {
         let (door, local) = bound().await;
         let config = load_text(&format!(
             r#"
-listen "{local}"
+listen "{local}" {settings}
 pool "a" {{ server "good" "{good_address}" max=1000 }}
 pool "retry" {{ server "bad" "{bad_address}"; server "good" "{good_address}"; scheduler "wlc" ties="first" }}
 pool "refused" {{ server "bad" "{refused_address}"; server "good" "{good_address}"; scheduler "wlc" ties="first" }}

@@ -33,7 +33,18 @@ struct Shelf {
 }
 
 impl Shelf {
+    /// Takes the last connection of that owner. Where nobody owns any, that is the last of all.
+    #[inline]
+    fn last_of(&mut self, owner: Option<Owner>) -> Option<Idle> {
+        if self.connections.back()?.owner == owner {
+            return self.connections.pop_back();
+        }
+        let at = self.connections.iter().rposition(|idle| idle.owner == owner)?;
+        self.connections.remove(at)
+    }
+
     /// Lets go of connections to addresses that are no longer the server's. False: `endpoint` is one of the past itself.
+    #[inline]
     fn follow(&mut self, endpoint: &Endpoint) -> bool {
         if self.incarnation < endpoint.incarnation {
             self.connections.retain(|idle| endpoint.leads_to(idle.stream.peer_address()));
@@ -65,9 +76,7 @@ impl IdleConnections {
         if !shelf.follow(endpoint) {
             return None;
         }
-        // Where nobody owns any, the last one is the one.
-        while let Some(at) = shelf.connections.iter().rposition(|idle| idle.owner == owner) {
-            let mut idle = shelf.connections.remove(at)?;
+        while let Some(mut idle) = shelf.last_of(owner) {
             if now.since(idle.since) < shelf.timeout && idle.stream.is_quiet(is_certain) {
                 return Some(idle.stream);
             }

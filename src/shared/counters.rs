@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::base::id::{ServerId, ServerSlot};
 use crate::pure::pool::Load;
 use crate::shared::outcome::Outcome;
+use crate::shared::spaced::Spaced;
 
 pub mod budget;
 
@@ -96,6 +97,8 @@ pub struct ServerRecord {
     pub slot: ServerSlot,
     /// Its requests in flight.
     pub load: Arc<Load>,
+    /// When its trouble was last said.
+    pub said: Spaced,
     traffic: Traffic,
     faults: Faults,
 }
@@ -134,7 +137,14 @@ pub struct ServerFigures {
 impl ServerRecord {
     /// A record of nothing yet.
     pub fn new(id: ServerId, slot: ServerSlot) -> Self {
-        Self { id, slot, load: Arc::default(), traffic: Traffic::default(), faults: Faults::default() }
+        Self {
+            id,
+            slot,
+            load: Arc::default(),
+            said: Spaced::default(),
+            traffic: Traffic::default(),
+            faults: Faults::default(),
+        }
     }
 
     /// Counts an attempt that is given to this server.

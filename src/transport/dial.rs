@@ -145,6 +145,9 @@ pub enum DialError {
     /// All connections to the server have as many streams as it allows, and there may be no more of them.
     #[error("all connections to the server are full")]
     Full,
+    /// The server has got other addresses since it was chosen.
+    #[error("the server has moved")]
+    Moved,
 }
 
 impl DialError {
@@ -157,7 +160,7 @@ impl DialError {
             | Self::Unresolved
             | Self::Handshake(_)
             | Self::NotHttp2 => Blame::Server,
-            Self::Exhausted(_) | Self::Full => Blame::Us,
+            Self::Exhausted(_) | Self::Full | Self::Moved => Blame::Us,
         }
     }
 
@@ -176,6 +179,7 @@ impl DialError {
             Self::Exhausted(error) => Self::Exhausted(copy(error)),
             Self::NotHttp2 => Self::NotHttp2,
             Self::Full => Self::Full,
+            Self::Moved => Self::Moved,
         }
     }
 }

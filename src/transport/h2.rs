@@ -18,6 +18,7 @@ use h2::SendStream;
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use http::Request;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
 
 use crate::base::time::{self, Timestamp};
 use crate::transport::dial::DialError;
@@ -26,7 +27,12 @@ use crate::transport::dial::DialError;
 pub const STREAM_WINDOW: u32 = 128 * 1024;
 /// The most streams on a connection; a server may allow less.
 pub const STREAMS_MAX: usize = 128;
-/// The most of a request's body that waits in a connection for the server to take it.
+/// What small DATA frames that nobody has read yet may cost, by the `h2` crate's count: 256 bytes less their size for each.
+/// Those of one client that does not read must not end a connection for all: half a million of them are borne.
+const FRAME_BUDGET: usize = 128 * 1024 * 1024;
+/// How long a connection that is let go may take to say so.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// The most of a request's body that waits in its stream for the server to take it.
 const SEND_BUFFER: usize = 64 * 1024;
 /// The largest list of fields that an answer may have, by RFC 9113's count.
 const FIELDS_MAX: u32 = 64 * 1024;
@@ -95,6 +101,8 @@ pub struct Link {
     unheard_since: Cell<Timestamp>,
     idle_since: Cell<Timestamp>,
     is_over: Rc<Cell<bool>>,
+    /// Held as long as somebody may open a stream, or has one.
+    _hold: oneshot::Sender<()>,
 }
 
 impl std::fmt::Debug for Link {
@@ -120,7 +128,9 @@ impl Link {
         })
         .await?;
         let is_over = Rc::<Cell<bool>>::default();
-        tokio::task::spawn_local(drive(connection, Over { is_over: Rc::clone(&is_over), ended: Some(ended) }));
+        let (hold, released) = oneshot::channel();
+        let over = Over { is_over: Rc::clone(&is_over), ended: Some(ended) };
+        tokio::task::spawn_local(drive(connection, released, over));
         Ok(Self {
             sender: RefCell::new(sender),
             socket,
@@ -128,6 +138,7 @@ impl Link {
             unheard_since: Cell::default(),
             idle_since: Cell::new(time::now()),
             is_over,
+            _hold: hold,
         })
     }
 
@@ -202,6 +213,7 @@ fn builder() -> Builder {
         .initial_connection_window_size(STREAM_WINDOW * STREAMS_MAX as u32)
         .max_header_list_size(FIELDS_MAX)
         .max_send_buffer_size(SEND_BUFFER)
+        .data_frame_budget(FRAME_BUDGET)
         .initial_max_send_streams(0)
         // A server that gets many answers wrong over days must not take the good ones on the connection with it.
         .max_local_error_reset_streams(None);
@@ -223,8 +235,14 @@ impl<F: FnOnce()> Drop for Over<F> {
     }
 }
 
-async fn drive(connection: Connection<Wire, Bytes>, over: Over<impl FnOnce()>) {
+async fn drive(mut connection: Connection<Wire, Bytes>, released: oneshot::Receiver<()>, over: Over<impl FnOnce()>) {
     // Why it ended, its streams have been told.
-    let _ = connection.await;
+    tokio::select! {
+        _ended = &mut connection => {}
+        // A server that takes nothing could keep it for ever.
+        _released = released => {
+            let _ = tokio::time::timeout(FAREWELL, connection).await;
+        }
+    }
     drop(over);
 }

@@ -9,9 +9,9 @@ use crate::pools::{all_to, assert_accepted};
 use crate::support::deadline::{Deadline, Gate, between_looks};
 use crate::support::{Client, DEADLINE, End, Exchange, Origin, Proxy, Setup, wait_for};
 
-const MIB: u64 = 1 << 20;
+pub const MIB: u64 = 1 << 20;
 /// The length of the large bodies, in bytes.
-const LARGE: u64 = 64 * MIB;
+pub const LARGE: u64 = 64 * MIB;
 
 /// The length of the pieces in which they are sent.
 const PIECE: u64 = 65_536;
@@ -19,7 +19,7 @@ const PIECE_STEP: usize = 65_536;
 
 /// The piece of a large body that begins at `offset`: every piece is another, so that one that is lost, doubled or out of
 /// place is noticed.
-fn piece_at(offset: u64) -> Vec<u8> {
+pub fn piece_at(offset: u64) -> Vec<u8> {
     let pattern = b"abcdefghijklmnopqrstuvwxyz\r\n";
     let mut piece = pattern.repeat(usize::try_from(PIECE).unwrap() / pattern.len() + 1);
     piece[..8].copy_from_slice(&offset.to_be_bytes());
@@ -28,7 +28,7 @@ fn piece_at(offset: u64) -> Vec<u8> {
 }
 
 /// Whether `bytes` are what a large body has at `offset`.
-fn are_bytes_at(offset: u64, bytes: &[u8]) -> bool {
+pub fn are_bytes_at(offset: u64, bytes: &[u8]) -> bool {
     let start = offset / PIECE * PIECE;
     let piece = piece_at(start);
     let rest = &piece[usize::try_from(offset - start).unwrap()..];
@@ -38,7 +38,7 @@ fn are_bytes_at(offset: u64, bytes: &[u8]) -> bool {
 }
 
 /// Waits until `moved` has stopped growing: the whole way is full.
-fn wait_until_stalled(moved: &AtomicU64) -> u64 {
+pub fn wait_until_stalled(moved: &AtomicU64) -> u64 {
     let deadline = Deadline::after(DEADLINE);
     let (mut last, mut looks) = (0, 0);
     while looks < 200 {
@@ -56,7 +56,7 @@ fn without_huge_pages(origin: &Origin) -> Proxy {
     Setup::new(&all_to([origin], "")).variable("MIMALLOC_ALLOW_THP", "0").start()
 }
 
-fn write_large(exchange: &mut Exchange<'_>, length: u64, moved: &AtomicU64) {
+pub fn write_large(exchange: &mut Exchange<'_>, length: u64, moved: &AtomicU64) {
     exchange.write(format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n"));
     for offset in (0..length).step_by(PIECE_STEP) {
         if !exchange.write(piece_at(offset)) {

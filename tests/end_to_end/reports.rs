@@ -7,7 +7,7 @@
 //! | a stale idle connection becomes a 502 although another server is up | `a_get_after_its_server_stopped_is_answered_by_the_other`, `retry::two_hundred_requests_at_once_after_a_server_has_stopped_are_all_answered_by_the_other` |
 //! | a POST does not fail over, for its body is spent | `retry::the_body_of_a_post_whose_first_server_refuses_comes_exactly_once_and_whole` |
 //! | a WebSocket falls over when the server answers at once | `tunnel::an_answer_glued_to_the_101_reaches_the_client_every_time`, and under load |
-//! | the last chunk is written twice after an empty HTTP/2 frame | comes with HTTP/2 |
+//! | the last chunk is written twice after an empty HTTP/2 frame | `h2::the_last_chunk_is_written_once_after_an_empty_http2_frame` |
 //! | a gRPC call without a body loses its status | comes with HTTP/2 |
 //! | a server that leaves moves the keys of those that stay | comes with the schedulers that hash |
 //! | weights are forgotten when a server comes back | `weights_are_kept_when_a_server_comes_back` |
@@ -18,7 +18,7 @@
 //! | a server's name is resolved once and for all | `names::a_server_whose_address_moves_is_found_again_without_a_restart` |
 //! | a longer catch-all host beats an exact one | `hosts_are_tried_in_file_order_whatever_their_length` |
 //! | memory climbs with clients that have gone | `cancellation::memory_and_descriptors_level_out_when_clients_come_and_vanish_for_long` |
-//! | a cut body ends as if it were whole | `bodies::an_answer_that_is_cut_short_never_looks_complete_to_a_client`; towards HTTP/2 clients it comes with HTTP/2 |
+//! | a cut body ends as if it were whole | `bodies::an_answer_that_is_cut_short_never_looks_complete_to_a_client`; towards HTTP/2 clients `h2_bodies::a_cut_body_ends_by_a_reset_and_never_as_if_it_were_whole` |
 //! | a client removes our forwarding fields through `Connection` | `forwarding::a_client_cannot_remove_host_framing_or_our_own_fields_by_naming_them_in_connection` |
 //! | event streams stall | `an_event_stream_begins_with_its_head_and_each_event_comes_before_the_next` |
 //! | what a server says on an idle connection becomes somebody's answer | `upstream_pool::an_answer_that_comes_on_an_idle_connection_is_never_anybodys` |

@@ -125,7 +125,7 @@ fn where_all_connections_are_full_a_request_waits_for_a_place_and_then_gets_503(
             frames.respond(stream, "200", "ok");
         }
     });
-    let proxy = proxy_of(&server, "timeout connect=\"1s\"");
+    let proxy = proxy_of(&server, "timeout connect=\"3s\"");
     let mut clients: Vec<_> = (0..256).map(|_| proxy.client()).collect();
     clients.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"));
     wait_for("the requests", DEADLINE, || (server.requests() == 256).then_some(()));

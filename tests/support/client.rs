@@ -282,6 +282,15 @@ impl Client {
         read.unwrap_or_else(|end| panic!("not {length} bytes: {end:?}; read so far: {:?}", self.read_so_far()))
     }
 
+    /// Exactly `length` raw bytes.
+    ///
+    /// # Errors
+    /// Why they did not come.
+    pub fn try_exactly(&mut self, length: usize) -> Result<Vec<u8>, End> {
+        let deadline = self.deadline();
+        self.wire.exactly(length, deadline)
+    }
+
     /// All raw bytes up to the end, and how it ended.
     pub fn rest(&mut self) -> (Vec<u8>, End) {
         let deadline = self.deadline();

@@ -7,6 +7,7 @@
 pub mod client;
 pub mod deadline;
 pub mod dns;
+pub mod frames;
 pub mod h2_frames;
 pub mod h2c_front;
 pub mod message;

@@ -46,7 +46,8 @@ pub fn push_decimal(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(written);
 }
 
-/// Appends the pieces, one behind the other.
+/// Appends the pieces, one behind the other. Inlined, so that what is constant among them is known.
+#[inline(always)]
 pub fn push_all<const N: usize>(out: &mut Vec<u8>, pieces: [&[u8]; N]) {
     out.reserve(pieces.iter().map(|piece| piece.len()).sum());
     for piece in pieces {

@@ -98,6 +98,7 @@ impl From<Refusal> for ResponseHeadError {
 ///
 /// # Errors
 /// [`ResponseHeadError`] as soon as the bytes can't become an unambiguous head.
+#[inline(always)]
 pub fn parse_response_head(
     buffer: &[u8],
     limits: HeadLimits,
@@ -111,6 +112,7 @@ pub fn parse_response_head(
     result
 }
 
+#[inline(always)]
 fn read_head(
     buffer: &[u8],
     limits: HeadLimits,

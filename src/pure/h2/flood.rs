@@ -37,7 +37,6 @@ impl FloodGuard {
     pub fn note(&mut self, frame: FrameHeader, now: Timestamp) -> bool {
         let cost = match frame.kind {
             FrameKind::RstStream => RESET_COST,
-            FrameKind::Ping | FrameKind::Settings if frame.is_answer() => return true,
             FrameKind::Ping | FrameKind::Settings | FrameKind::Priority | FrameKind::Unknown => FRAME_COST,
             FrameKind::Data if frame.length == 0 && !frame.ends_stream() => FRAME_COST,
             FrameKind::Continuation => FRAME_COST,
@@ -76,7 +75,7 @@ mod tests {
     use super::*;
 
     fn frame(kind: FrameKind) -> FrameHeader {
-        FrameHeader { kind, length: 0, flags: 0 }
+        FrameHeader { kind, length: 0, flags: 0, stream: 1 }
     }
 
     /// How many of these frames in a row are borne, one each `pause`.

@@ -8,6 +8,7 @@ use http::{Method, Uri};
 
 use crate::pure::h1::encode::push_all;
 use crate::pure::h1::request::RequestHeadError;
+use crate::pure::head::is_token_byte;
 
 /// A head as it came.
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +39,13 @@ pub fn push_request(out: &mut Vec<u8>, head: &IncomingHead<'_>, websocket_key: &
     let protocol = match (is_connect, head.protocol) {
         (true, None) => return Err(RequestHeadError::Method),
         (false, Some(_)) => return Err(RequestHeadError::RequestLine),
+        // It would be a list in HTTP/1.1, or more than a field.
+        (true, Some(protocol)) if !is_protocol(protocol) => return Err(RequestHeadError::RequestLine),
         (_, protocol) => protocol,
     };
+    if head.uri.scheme_str().is_some_and(str::is_empty) {
+        return Err(RequestHeadError::RequestLine);
+    }
     let method = if is_connect { "GET" } else { head.method.as_str() };
     let target = head.uri.path_and_query().ok_or(RequestHeadError::RequestLine)?.as_str();
     let host = host_of(head)?;
@@ -54,6 +60,15 @@ pub fn push_request(out: &mut Vec<u8>, head: &IncomingHead<'_>, websocket_key: &
     }
     out.extend_from_slice(b"\r\n");
     Ok(())
+}
+
+/// Whether it is a name, with or without a version (RFC 9110 7.8).
+fn is_protocol(text: &str) -> bool {
+    let is_token = |part: &str| !part.is_empty() && part.bytes().all(is_token_byte);
+    match text.split_once('/') {
+        Some((name, version)) => is_token(name) && is_token(version),
+        None => is_token(text),
+    }
 }
 
 /// The one authority: `:authority`, else Host. Where both are there they must be the same (RFC 9113 8.3.1).
@@ -74,15 +89,15 @@ fn host_of<'a>(head: &IncomingHead<'a>) -> Result<&'a [u8], RequestHeadError> {
 fn push_fields(out: &mut Vec<u8>, head: &IncomingHead<'_>, is_upgrade: bool) -> Result<(), RequestHeadError> {
     let mut has_cookie = false;
     for (name, value) in head.fields {
-        if name == header::COOKIE {
+        if CONNECTION_FIELDS.contains(name) || has_space_around(value) {
+            // HTTP/1.1 would take the space away, HTTP/2 forbids it (RFC 9113 8.2.1).
+            return Err(RequestHeadError::Field);
+        } else if name == header::COOKIE {
             // Sent in crumbs for the sake of compression, and one field in HTTP/1.1 (RFC 9113 8.2.3).
             if !has_cookie {
                 has_cookie = true;
                 push_cookie(out, head.fields);
             }
-        } else if CONNECTION_FIELDS.contains(name) || has_space_around(value) {
-            // HTTP/1.1 would take the space away, HTTP/2 forbids it (RFC 9113 8.2.1).
-            return Err(RequestHeadError::Field);
         } else if is_left_out(name, is_upgrade) {
             continue;
         } else {
@@ -175,6 +190,17 @@ mod tests {
     }
 
     #[test]
+    fn a_protocol_that_is_more_than_a_name_writes_no_lines_of_its_own() {
+        let odd =
+            ["websocket\r\nx: y", "a\r\n\r\nGET / HTTP/1.1", "websocket, h2c", "", " websocket", "a\nb", "a/", "a:b"];
+        for protocol in odd {
+            let written = write(&Method::CONNECT, "https://a.test/", &[], Some(protocol), true);
+            assert_eq!(written, Err(RequestHeadError::RequestLine), "{protocol:?}");
+        }
+        assert!(write(&Method::CONNECT, "https://a.test/", &[], Some("foo/1.0"), true).is_ok());
+    }
+
+    #[test]
     fn a_host_beside_another_authority_is_refused() {
         assert!(written("https://a.test/", &[("host", "A.test")], false).is_ok());
         for hosts in [&[("host", "b.test")][..], &[("host", "a.test"), ("host", "a.test")]] {
@@ -194,7 +220,10 @@ mod tests {
     #[test]
     fn space_around_a_value_is_refused() {
         for value in [" a", "a ", "\ta", "a\t"] {
-            assert_eq!(written("https://a.test/", &[("x", value)], false), Err(RequestHeadError::Field), "{value:?}");
+            for name in ["x", "cookie"] {
+                let fields = [("cookie", "a=1"), (name, value)];
+                assert_eq!(written("https://a.test/", &fields, false), Err(RequestHeadError::Field), "{value:?}");
+            }
         }
     }
 

@@ -25,8 +25,11 @@ use self::stream::{Incoming, Inlet};
 use self::watch::{Watch, Watched};
 use crate::base::time::Timestamp;
 use crate::pure::config::Limits;
+use crate::pure::h1::request::RequestHeadError;
+use crate::pure::h2::frames::Fault;
 use crate::pure::h2::request::{IncomingHead, push_request};
-use crate::request::connection::{Connection, DRAIN_GRACE, Next, linger};
+use crate::pure::websocket::key_of;
+use crate::request::connection::{Connection, DRAIN_GRACE, Next, PanicCounter, before_requests, linger};
 use crate::request::deadlines::Deadline;
 use crate::request::exchange;
 use crate::request::listener::Listener;
@@ -40,6 +43,9 @@ const STREAM_WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 /// What a stream holds back of an answer that its client does not read.
 const SEND_BUFFER: usize = 64 * 1024;
+/// What small DATA frames that were not read yet may cost, by the `h2` crate's count: 256 bytes less their size for each. A
+/// burst of sixteen thousand messages is borne.
+const FRAME_BUDGET: usize = 4 * 1024 * 1024;
 /// Resets that are remembered, so that frames on their way are known to be late and not wrong.
 const RESETS_REMEMBERED: usize = 64;
 /// How long.
@@ -69,18 +75,15 @@ pub(super) async fn serve(arrival: Arrival) {
         local: stream.local_address(),
         demand: stream.demand(),
         identity: stream.identity().map(Arc::clone),
+        ticket: Rc::new(ticket),
     };
+    let ticket = Rc::clone(&carrier.ticket);
     let watch = Watch::new(stream, worker.now());
     let deadline = ticket.deadline();
     let mut shaking = Box::pin(settings(&listener.config.limits).handshake(Watched(Rc::clone(&watch))));
-    let shaken = poll_fn(|context| match shaking.as_mut().poll(context) {
-        Poll::Ready(shaken) => Poll::Ready(shaken.ok()),
-        Poll::Pending if deadline.poll_expired(context) || worker.is_draining() => Poll::Ready(None),
-        Poll::Pending => Poll::Pending,
-    })
-    .await;
+    let shaken = before_requests(&worker, &deadline, |context| shaking.as_mut().poll(context)).await;
     drop(shaking);
-    if let Some(frames) = shaken {
+    if let Some(Ok(frames)) = shaken {
         let is_over_limit = ticket.is_over_limit();
         let mut life = Life {
             frames,
@@ -106,13 +109,16 @@ pub(super) async fn serve(arrival: Arrival) {
 
 fn settings(limits: &Limits) -> server::Builder {
     let mut settings = server::Builder::new();
-    let list = limits.head_max.as_usize().saturating_add(FIELD_OVERHEAD * limits.fields_max as usize);
+    let allowed = limits.head_max.as_usize().saturating_add(FIELD_OVERHEAD * limits.fields_max as usize);
+    // What is somewhat larger gets an answer of ours and a line in the log; the crate refuses what is far larger.
+    let list = allowed.saturating_mul(2);
     settings
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(limits.streams_max)
         .max_header_list_size(u32::try_from(list).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER)
+        .data_frame_budget(FRAME_BUDGET)
         .max_concurrent_reset_streams(RESETS_REMEMBERED)
         .reset_stream_duration(RESET_MEMORY)
         .max_pending_accept_reset_streams(PENDING_RESETS)
@@ -187,15 +193,26 @@ impl Life {
     /// Tells the client to end, where it is time to. True: what is to be told is still to be sent.
     fn has_news(&mut self) -> bool {
         let max = self.listener.config.limits.requests_per_connection_max;
-        let wanted = if self.watch.is_flooded() {
+        let fault = self.watch.fault();
+        let wanted = if fault.is_some() {
             Some(Ending::AtOnce)
-        } else if self.worker.is_draining() || max.is_some_and(|max| self.requests >= max) {
+        } else if self.worker.is_draining()
+            || max.is_some_and(|max| self.requests >= max)
+            || (self.is_over_limit && self.requests > 0)
+        {
             Some(Ending::Graceful)
         } else {
             None
         };
         match (wanted, self.ending) {
-            (Some(Ending::AtOnce), None | Some(Ending::Graceful)) => self.end_at_once(Reason::ENHANCE_YOUR_CALM),
+            (Some(Ending::AtOnce), None | Some(Ending::Graceful)) => self.end_at_once(match fault {
+                Some(Fault::Protocol) => Reason::PROTOCOL_ERROR,
+                Some(Fault::FrameSize) => Reason::FRAME_SIZE_ERROR,
+                Some(Fault::Compression) => Reason::COMPRESSION_ERROR,
+                Some(Fault::StreamClosed) => Reason::STREAM_CLOSED,
+                Some(Fault::FlowControl) => Reason::FLOW_CONTROL_ERROR,
+                Some(Fault::Flood) | None => Reason::ENHANCE_YOUR_CALM,
+            }),
             (Some(Ending::Graceful), None) => self.end_gracefully(),
             _ => return false,
         }
@@ -226,19 +243,27 @@ impl Life {
         let now = self.worker.now();
         let limits = &self.listener.config.limits;
         let (header_timeout, idle_timeout) = (limits.header_timeout, limits.idle_timeout);
+        // Once it is over, the deadline has been told: to set it again would put it off.
         if self.ending.is_none()
-            && let Some(since) = self.watch.open_head()
+            && let Some(head_until) = self.watch.open_head().map(|since| since + header_timeout)
+            && head_until > now
         {
-            self.deadline.set(since + header_timeout);
+            self.deadline.set(head_until);
         }
         while self.deadline.poll_expired(context) {
             let idle_until = self.open.ended.get() + idle_timeout;
             match self.ending {
                 Some(Ending::AtOnce) => return Poll::Ready(()),
-                Some(Ending::Graceful) if self.open.count.get() == 0 || self.worker.is_stopping() => {
-                    return Poll::Ready(());
-                }
-                Some(Ending::Graceful) => self.deadline.set(now + DRAIN_GRACE),
+                Some(Ending::Graceful) if self.worker.is_stopping() => return Poll::Ready(()),
+                Some(Ending::Graceful) if self.open.count.get() > 0 => self.deadline.set(now + DRAIN_GRACE),
+                // The exchanges are over, and what they have said last may still be on its way out.
+                Some(Ending::Graceful) => match self.watch.blocked_since() {
+                    Some(since) if since + idle_timeout > now => self.deadline.set(now + DRAIN_GRACE),
+                    None if self.open.ended.get() + DRAIN_GRACE > now => {
+                        self.deadline.set(self.open.ended.get() + DRAIN_GRACE);
+                    }
+                    Some(_) | None => return Poll::Ready(()),
+                },
                 None if self.watch.open_head().is_some_and(|since| since + header_timeout <= now) => {
                     self.end_at_once(Reason::ENHANCE_YOUR_CALM);
                     context.waker().wake_by_ref();
@@ -263,16 +288,24 @@ impl Life {
             return;
         }
         self.requests = self.requests.saturating_add(1);
-        let stream = ClientStream::H2(Box::new(H2Stream::new(incoming(request, respond), self.carrier.clone())));
+        let malformed = Rc::clone(self.watch.malformed());
+        let mut incoming = incoming(request, respond);
+        if malformed.has(incoming.body.stream_id().as_u32()) {
+            incoming.head = Err(RequestHeadError::RequestLine);
+        }
+        let stream = H2Stream::new(incoming, self.carrier.clone(), malformed);
+        let stream = ClientStream::H2(Box::new(stream));
         let open = OpenStream::new(&self.open, &self.worker);
         let (worker, listener) = (Rc::clone(&self.worker), Arc::clone(&self.listener));
         let mut connection = Connection::of_stream(stream, worker, listener, self.caller, self.is_over_limit);
+        let guard = PanicCounter::new(&self.worker);
         tokio::task::spawn_local(async move {
             let _open = open;
             let next = Box::pin(exchange::serve(&mut connection)).await;
             if let (ClientStream::H2(stream), Next::Drop | Next::Abort) = (&mut connection.stream, next) {
                 stream.cut();
             }
+            guard.is_done.set(true);
         });
     }
 }
@@ -292,11 +325,15 @@ fn incoming(request: Request<RecvStream>, respond: SendResponse<Bytes>) -> Incom
     };
     let key = if protocol.is_some() { websocket_key() } else { String::new() };
     let pushed = push_request(&mut head, &described, &key);
-    let inlet = match () {
-        () if protocol.is_some() => Inlet::Tunnel,
-        () if !has_body => Inlet::Over,
-        () if parts.headers.contains_key(http::header::CONTENT_LENGTH) => Inlet::Plain,
-        () => Inlet::Chunked,
+    let inlet = if protocol.is_some() {
+        Inlet::Tunnel
+    } else if !has_body {
+        Inlet::Over
+    } else if let Some(length) = parts.headers.get(http::header::CONTENT_LENGTH) {
+        // Where it is no number, the head is refused.
+        Inlet::Plain(length.to_str().ok().and_then(|length| length.parse().ok()).unwrap_or(u64::MAX))
+    } else {
+        Inlet::Chunked
     };
     let is_head_request = parts.method == Method::HEAD;
     Incoming { head: pushed.map(|()| head), inlet, body, respond, is_head_request }
@@ -307,32 +344,5 @@ fn incoming(request: Request<RecvStream>, respond: SendResponse<Bytes>) -> Incom
 fn websocket_key() -> String {
     let mut bits = [0; 16];
     let _ = rand::fill(&mut bits);
-    base64(&bits)
-}
-
-/// Base64 with padding (RFC 4648 4).
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let letter = |bits: u32| char::from(*LETTERS.get(bits as usize & 63).unwrap_or(&b'A'));
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let bits = group.iter().fold(0, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
-        for place in 0..4 {
-            text.push(if place <= group.len() { letter(bits >> (18 - 6 * place)) } else { '=' });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_is_that_of_the_rfc() {
-        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
-            assert_eq!(base64(bytes.as_bytes()), text);
-        }
-        assert_eq!(websocket_key().len(), 24);
-    }
+    key_of(bits)
 }

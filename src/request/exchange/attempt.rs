@@ -86,6 +86,8 @@ async fn connect_h2(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Se
         match unless_client_goes(channel, wait).await {
             Err(Failure::Connect(DialError::Exhausted(_))) if may_make_room && has_made_room(channel) => {
                 may_make_room = false;
+                // Those of HTTP/2 end in tasks of their own.
+                tokio::task::yield_now().await;
             }
             reached => break reached?,
         }
@@ -124,6 +126,8 @@ async fn connect_h1(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Se
         match reach(channel, choice).await {
             Err(Failure::Connect(DialError::Exhausted(_))) if may_make_room && has_made_room(channel) => {
                 may_make_room = false;
+                // Those of HTTP/2 end in tasks of their own.
+                tokio::task::yield_now().await;
             }
             reached => break reached?,
         }
@@ -136,8 +140,7 @@ async fn connect_h1(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Se
 /// Dials, until the client goes away.
 async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<ServerStream, Failure> {
     let connector = connector_of(&channel.connection.worker, choice)?;
-    let source = channel.connection.proxy_source();
-    let header = choice.pool.upstream.proxy_protocol.map(|version| (version, source));
+    let header = choice.pool.upstream.proxy_protocol.map(|version| (version, channel.connection.proxy_source()));
     let (endpoint, timeout) = (choice.lease.endpoint(), choice.pool.timeouts.connect);
     unless_client_goes(channel, dial_server(endpoint, connector.as_ref(), header, timeout)).await
 }
@@ -198,8 +201,10 @@ fn may_repeat(channel: &Channel<'_>, forward: &Forward, failure: &Failure, repea
         RetrySafety::Unanswered => retry.on_reset && channel.scratch.is_idempotent,
         RetrySafety::Never => false,
     };
-    // What this machine lacks, it lacks for the next server too.
-    is_safe && failure.blame() != Blame::Us && is_affordable(channel, forward, repeats)
+    // What this machine lacks, it lacks for the next server too; a server that is full says nothing of the next.
+    let may_help =
+        failure.blame() != Blame::Us || matches!(failure, Failure::Connect(DialError::Full | DialError::Moved));
+    is_safe && may_help && is_affordable(channel, forward, repeats)
 }
 
 /// Whether the count and the budget allow another attempt, and all that was sent of the body is still there.

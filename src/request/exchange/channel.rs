@@ -189,6 +189,10 @@ impl<'a> Channel<'a> {
                 let is_wanted = head.upgrade.of(bytes).eq_ignore_ascii_case(upgrade);
                 return if is_wanted && !upgrade.is_empty() { Ok(true) } else { Err(Failure::UnwantedUpgrade) };
             }
+            if matches!(head.status, 200..=299) && self.connection.stream.wants_tunnel() {
+                // To an extended CONNECT any success opens the tunnel, which the server has not meant (RFC 8441 5).
+                return Err(Failure::NoUpgrade);
+            }
             if head.status >= 200 {
                 return Ok(true);
             }

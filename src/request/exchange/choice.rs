@@ -70,7 +70,14 @@ impl Choice {
         // takes no more on one that it is about to end, or than it can do.
         let is_ordinary =
             matches!(failure, Failure::Unprocessed) || self.is_reused && matches!(failure, Failure::Reset { .. });
-        self.lease.outcome(if is_ordinary { Outcome::OwnFault } else { outcome_of(failure) });
+        let outcome = if is_ordinary { Outcome::OwnFault } else { outcome_of(failure) };
+        let record = &self.lease.endpoint().record;
+        // The access log tells of the request; this tells of the cause, which may be the same for thousands.
+        if !is_ordinary && failure.blame() == Blame::Server && record.said.is_due() {
+            let id = &record.id;
+            tracing::warn!("the server {}/{} failed a request: {failure}", id.pool, id.server);
+        }
+        self.lease.outcome(outcome);
     }
 
     /// The exchange is over: as it should be, or by a failure after the answer's head.
@@ -92,7 +99,7 @@ impl Choice {
 
     /// Whom an idle connection must be for: one that began with the client's name is nobody else's.
     pub fn owner(&self, connection: &Connection) -> Option<Owner> {
-        self.pool.upstream.proxy_protocol.map(|_| connection.ticket.owner())
+        self.pool.upstream.proxy_protocol.map(|_| connection.owner())
     }
 }
 
@@ -106,6 +113,8 @@ fn outcome_of(failure: &Failure) -> Outcome {
         Failure::Response(_) | Failure::BrokenH2 | Failure::UnwantedUpgrade | Failure::TooManyInterim => {
             Outcome::Malformed
         }
+        // It has answered, and need not know the protocol.
+        Failure::NoUpgrade => Outcome::ClientAborted,
         failure if failure.blame() == Blame::Client => Outcome::ClientAborted,
         _ => Outcome::OwnFault,
     }

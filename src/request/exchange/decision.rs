@@ -9,7 +9,7 @@ use crate::base::id::PoolIndex;
 use crate::pure::config::LogFormat;
 use crate::pure::decision::{Destination, Passage, Question, Seen, decide as decide_purely};
 use crate::pure::forwarding::{ForwardedRequest, Hops, Origin, push_max_forwards, push_request_head, take_hop};
-use crate::pure::h1::request::{RequestHead, Version};
+use crate::pure::h1::request::{RequestHead, RequestHeadError, Version};
 use crate::pure::pool::Pool;
 use crate::pure::refusal::Refusal;
 use crate::pure::rule::Rule;
@@ -110,6 +110,10 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
         let pool = snapshot.pool(index).ok_or(Refusal::NoServer)?;
         record.set_pool(&pool.pool);
         let passage = Passage::of(&rule, &pool.pool, &listener.config.limits, head, &view, captures)?;
+        if passage.upgrade.is_none() && connection.stream.wants_tunnel() {
+            // Without its protocol a server would take it for an ordinary GET.
+            return Err(Refusal::Head(RequestHeadError::Method).into());
+        }
         scratch.body_max = passage.body_max;
         scratch.upgrade.extend_from_slice(passage.upgrade.unwrap_or_default());
         let mut origin = Origin::of(&listener.config, connection.peer, called_address(connection, head));

@@ -67,6 +67,9 @@ pub enum Failure {
     /// The server switched protocols unasked, or to another one.
     #[error("the server switched protocols unasked")]
     UnwantedUpgrade,
+    /// The server answered without switching protocols, where the client takes any success for the switch.
+    #[error("the server did not switch protocols")]
+    NoUpgrade,
     /// Too many interim answers.
     #[error("too many interim answers")]
     TooManyInterim,
@@ -103,7 +106,9 @@ impl Failure {
             Self::HeadTimeout | Self::ClientTimeout => 408,
             Self::TooManyConnections => 429,
             Self::ClientGone => 499,
-            Self::NoMemory | Self::Stopped | Self::Connect(DialError::Full | DialError::Unresolved) => 503,
+            Self::NoMemory
+            | Self::Stopped
+            | Self::Connect(DialError::Full | DialError::Moved | DialError::Unresolved) => 503,
             Self::Connect(DialError::TimedOut) | Self::ResponseTimeout => 504,
             Self::Connect(_)
             | Self::Reset { .. }
@@ -113,6 +118,7 @@ impl Failure {
             | Self::Unmappable
             | Self::Response(_)
             | Self::UnwantedUpgrade
+            | Self::NoUpgrade
             | Self::TooManyInterim
             | Self::Truncated => 502,
         }
@@ -137,6 +143,7 @@ impl Failure {
             Self::Connect(DialError::Exhausted(_)) => "no-descriptors",
             Self::Connect(DialError::NotHttp2) => "connect-not-http2",
             Self::Connect(DialError::Full) => "connections-full",
+            Self::Connect(DialError::Moved) => "server-moved",
             Self::Reset { .. } => "upstream-reset",
             Self::Unprocessed => "upstream-refused",
             Self::NoExtendedConnect => "no-extended-connect",
@@ -144,6 +151,7 @@ impl Failure {
             Self::ResponseTimeout => "response-timeout",
             Self::Response(_) | Self::BrokenH2 => "malformed-response",
             Self::UnwantedUpgrade => "unwanted-upgrade",
+            Self::NoUpgrade => "no-upgrade",
             Self::TooManyInterim => "too-many-interim",
             Self::Truncated => "truncated",
         }
@@ -164,6 +172,7 @@ impl Failure {
             | Self::ResponseTimeout
             | Self::Response(_)
             | Self::UnwantedUpgrade
+            | Self::NoUpgrade
             | Self::TooManyInterim
             | Self::Truncated => Blame::Server,
         }

@@ -6,9 +6,12 @@
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use crate::pure::forwarding::push_trailers_left;
 use crate::pure::h1::body::{BodyDecoder, BodyError, BodyLength, push_chunk_line};
+use crate::pure::rule::Rule;
 use crate::request::buffers::Buffer;
 use crate::request::exchange::scratch::SPARE;
 use crate::request::stream::Stream;
@@ -142,6 +145,8 @@ pub struct Flow {
     decoder: BodyDecoder,
     length: BodyLength,
     outlet: Framing,
+    /// What takes trailers away.
+    trailer_rule: Option<Arc<Rule>>,
     /// Whether the receiving side has been told where the message ends, where it has to be.
     is_end_told: bool,
     is_ended: bool,
@@ -162,6 +167,7 @@ impl Default for Flow {
             decoder: BodyDecoder::new(BodyLength::None),
             length: BodyLength::None,
             outlet: Framing::Bare,
+            trailer_rule: None,
             is_end_told: false,
             is_ended: true,
             is_flushed: true,
@@ -180,6 +186,7 @@ impl Flow {
         self.decoder = BodyDecoder::new(length);
         self.length = length;
         self.outlet = outlet;
+        self.trailer_rule = None;
         self.is_end_told = false;
         self.is_ended = length == BodyLength::None;
         self.is_flushed = false;
@@ -187,6 +194,11 @@ impl Flow {
         self.limit = limit;
         self.wait = Wait::Nothing;
         self.moved = false;
+    }
+
+    /// Has that rule take trailers of a request away.
+    pub fn bar_trailers(&mut self, rule: Option<&Arc<Rule>>) {
+        self.trailer_rule = rule.map(Arc::clone);
     }
 
     /// Forgets everything on its way and keeps the memory, unless it is large.
@@ -306,7 +318,10 @@ impl Flow {
         if self.outlet == Framing::Chunked {
             let suffix = &mut self.outgoing.suffix;
             suffix.extend_from_slice(b"0\r\n");
-            suffix.extend_from_slice(self.decoder.trailers());
+            match &self.trailer_rule {
+                None => suffix.extend_from_slice(self.decoder.trailers()),
+                Some(rule) => push_trailers_left(suffix, self.decoder.trailers(), rule),
+            }
             suffix.extend_from_slice(b"\r\n");
         }
     }

@@ -36,8 +36,9 @@ pub async fn read(
     }
     let limits = connection.listener.config.limits;
     let head_limits = limits.of_heads();
-    let mut has_begun = !buffer.is_empty();
-    if has_begun && parse(buffer, head_limits, head)? {
+    // A stream begins with its head, which may be held back all the same.
+    let mut has_begun = !buffer.is_empty() || connection.is_stream();
+    if !buffer.is_empty() && parse(buffer, head_limits, head)? {
         return Ok(HeadRead::Whole);
     }
     let mut is_timed = false;

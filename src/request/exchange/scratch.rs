@@ -126,6 +126,9 @@ impl Scratch {
         let body = self.request.body;
         let framing = if body == BodyLength::Chunked { Framing::Chunked } else { Framing::Bare };
         self.upload.start(body, framing, self.body_max.0);
+        if framing == Framing::Chunked {
+            self.upload.bar_trailers(self.changed.request.rule());
+        }
         self.upload.head().extend_from_slice(&self.forwarded);
         self.kept.begin(body != BodyLength::None);
         let kept = &mut self.kept;

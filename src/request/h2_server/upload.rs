@@ -85,13 +85,13 @@ impl Upload {
     pub fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.data.is_empty() {
             self.stream.reserve_capacity(self.data.len());
-            let capacity = match self.stream.capacity() {
-                0 => match ready!(self.stream.poll_capacity(context)) {
+            let mut capacity = self.stream.capacity();
+            while capacity == 0 {
+                capacity = match ready!(self.stream.poll_capacity(context)) {
                     Some(Ok(capacity)) => capacity,
                     Some(Err(_)) | None => return Poll::Ready(Err(broken())),
-                },
-                capacity => capacity,
-            };
+                };
+            }
             let piece = self.data.split_to(capacity.min(self.data.len()));
             let is_last = self.is_ended && self.data.is_empty() && self.decoder.trailers().is_empty();
             self.stream.send_data(piece, is_last).map_err(|_| broken())?;

@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::crypto::CryptoProvider;
 use rustls::server::Acceptor;
@@ -26,6 +27,10 @@ const FIRST_READ: usize = 4 * 1024;
 
 /// The most that is read of a client before its hello is whole: more than rustls takes for one.
 const HELLO_MAX: usize = 64 * 1024;
+
+/// How often, and for how long, a client that was refused is read on.
+const WASTE_MAX: usize = 16;
+const WASTE_TIME: Duration = Duration::from_millis(500);
 
 /// Accepts the TLS connections of a listener.
 #[derive(Clone, Debug)]
@@ -138,12 +143,38 @@ impl TlsAcceptor {
         let config = if prefers_chacha(&first) == Some(true) { &configs.clients } else { &configs.ours };
         let session = Session::new(Arc::clone(config)).map_err(io::Error::other)?;
         let mut stream = TlsStream::new(tcp, session, configs.demand);
-        stream.receive_first(&mut first)?;
+        let mut shaken = stream.receive_first(&mut first);
         drop(first);
-        poll_fn(|context| stream.poll_handshake(context)).await?;
-        stream.identify()?;
-        Ok(stream)
+        if shaken.is_ok() {
+            shaken = poll_fn(|context| stream.poll_handshake(context)).await.and_then(|()| stream.identify());
+        }
+        match shaken {
+            Ok(()) => Ok(stream),
+            Err(error) => {
+                hear_out(stream.tcp()).await;
+                Err(error)
+            }
+        }
     }
+}
+
+/// Ends our side and reads on for a moment: to close on what a client still sends would reset, and the alert that tells it
+/// what was wrong could be lost.
+async fn hear_out(tcp: &TcpStream) {
+    let _ = socket2::SockRef::from(tcp).shutdown(std::net::Shutdown::Write);
+    let reading = async {
+        for _ in 0..WASTE_MAX {
+            if tcp.readable().await.is_err() {
+                return;
+            }
+            match tcp.try_read(&mut [0; FIRST_READ]) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(0) | Err(_) => return,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(WASTE_TIME, reading).await;
 }
 
 /// The name that a client asks for, once its hello is whole; what is read of it is put behind `first`. `None`: it is no hello,

@@ -22,6 +22,8 @@ use crate::pure::h2::answer::answer_head;
 use crate::pure::h2::trailers::{push_trailers, read_trailers};
 use crate::pure::identity::ClientIdentity;
 use crate::request::buffers::Buffer;
+use crate::request::connection::h2::watch::Malformed;
+use crate::request::worker::ConnectionTicket;
 use crate::transport::tls::ClientCertificates;
 
 /// The most of a body that is handed over at once.
@@ -35,8 +37,9 @@ const ANSWER_HEAD: HeadLimits = HeadLimits { bytes: usize::MAX, fields: usize::M
 pub(super) enum Inlet {
     /// In chunks.
     Chunked,
-    /// As it is: its length is known.
-    Plain,
+    /// As it is: its length is known, and so many bytes of it are still to come. The last ones are held back until the
+    /// client has ended the stream: with them the message is whole for a server, and until then it may turn out malformed.
+    Plain(u64),
     /// As it is, to the end of the stream, which is the end of a tunnel's direction.
     Tunnel,
     /// It is over; what may still come is a reset.
@@ -63,6 +66,8 @@ pub struct Carrier {
     pub server_name: Option<Rc<str>>,
     /// Our address.
     pub local: Option<SocketAddr>,
+    /// Its entry in the worker's list.
+    pub ticket: Rc<ConnectionTicket>,
     /// What was demanded of the TLS client's certificate.
     pub demand: ClientCertificates,
     /// Who the TLS client has shown to be by a certificate.
@@ -80,8 +85,11 @@ pub struct H2Stream {
     /// Data to be given then.
     data: Bytes,
     is_in_chunk: bool,
+    /// Whether what there is to be given is held back.
+    is_held: bool,
     inlet: Inlet,
     body: RecvStream,
+    malformed: Rc<Malformed>,
     failed: Option<io::Error>,
     outlet: Outlet,
     answer: ResponseHead,
@@ -105,7 +113,7 @@ pub(super) struct Incoming {
 }
 
 impl H2Stream {
-    pub(super) fn new(incoming: Incoming, carrier: Carrier) -> Self {
+    pub(super) fn new(incoming: Incoming, carrier: Carrier, malformed: Rc<Malformed>) -> Self {
         let Incoming { head, inlet, body, respond, is_head_request } = incoming;
         let (ahead, refusal) = match head {
             Ok(head) => (head, None),
@@ -117,8 +125,10 @@ impl H2Stream {
             ahead_given: 0,
             data: Bytes::new(),
             is_in_chunk: false,
+            is_held: inlet == Inlet::Plain(0) && refusal.is_none(),
             inlet,
             body,
+            malformed,
             failed: None,
             outlet: Outlet::Head(respond),
             answer: ResponseHead::default(),
@@ -136,6 +146,16 @@ impl H2Stream {
     /// Why the head can't be given.
     pub fn refusal(&self) -> Option<RequestHeadError> {
         self.refusal
+    }
+
+    /// Whether it is a HEAD.
+    pub const fn is_head_request(&self) -> bool {
+        self.is_head_request
+    }
+
+    /// Whether its client asks for a tunnel.
+    pub fn is_tunnel(&self) -> bool {
+        self.inlet == Inlet::Tunnel
     }
 
     /// The code by which it is to be reset, should it be cut off: the one that the server used.
@@ -186,7 +206,7 @@ impl H2Stream {
     }
 
     fn has_more(&self) -> bool {
-        self.ahead_given < self.ahead.len() || !self.data.is_empty()
+        !self.is_held && (self.ahead_given < self.ahead.len() || !self.data.is_empty())
     }
 
     /// Copies what there is, and lets the client send as much data again.
@@ -240,26 +260,45 @@ impl H2Stream {
             if data.is_empty() {
                 continue;
             }
-            if self.inlet == Inlet::Chunked {
-                self.is_in_chunk = true;
-                push_chunk_line(self.put_ahead(), data.len());
+            if self.is_held {
+                // More than its head said, which the crate refuses.
+                return Poll::Ready(Err(H2Reset(Reason::PROTOCOL_ERROR.into()).into()));
+            }
+            match &mut self.inlet {
+                Inlet::Chunked => {
+                    self.is_in_chunk = true;
+                    push_chunk_line(self.put_ahead(), data.len());
+                }
+                Inlet::Plain(left) => {
+                    *left = left.saturating_sub(data.len() as u64);
+                    self.is_held = *left == 0;
+                }
+                Inlet::Tunnel | Inlet::Over => {}
             }
             self.data = data;
-            return Poll::Ready(Ok(true));
+            if !self.is_held {
+                return Poll::Ready(Ok(true));
+            }
         }
         self.poll_reset(context).map(Err)
     }
 
     fn poll_body_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.malformed.has(self.body.stream_id().as_u32()) {
+            let reset = H2Reset(Reason::PROTOCOL_ERROR.into());
+            self.reset = Some(reset);
+            return Poll::Ready(Err(reset.into()));
+        }
         if self.inlet == Inlet::Tunnel {
             return Poll::Ready(Ok(false));
         }
         let trailers = ready!(self.body.poll_trailers(context)).map_err(io_error)?;
-        if self.inlet == Inlet::Plain {
-            self.inlet = Inlet::Over;
-            return self.poll_reset(context).map(Err);
-        }
+        let is_chunked = self.inlet == Inlet::Chunked;
         self.inlet = Inlet::Over;
+        if !is_chunked {
+            let is_held = std::mem::take(&mut self.is_held);
+            return if is_held { Poll::Ready(Ok(true)) } else { self.poll_reset(context).map(Err) };
+        }
         let ahead = self.put_ahead();
         ahead.extend_from_slice(b"0\r\n");
         if let Some(trailers) = trailers {
@@ -375,6 +414,14 @@ impl H2Stream {
         }
         self.outlet = Outlet::Over;
         Ok(())
+    }
+}
+
+impl Drop for H2Stream {
+    fn drop(&mut self) {
+        // What was left without an end, as by a panic, must not look like one.
+        self.cut();
+        self.malformed.forget(self.body.stream_id().as_u32());
     }
 }
 

@@ -1,5 +1,6 @@
 //! The bytes of an HTTP/2 connection on their way to the `h2` crate, and what they show that the crate does not tell: a
-//! head that does not end, and a flood of frames that cost their sender nothing.
+//! head that does not end, heads and trailers that it takes for well formed, and a flood of frames that cost their sender
+//! nothing. What ends the connection does not reach the crate.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
@@ -10,19 +11,55 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::base::time::Timestamp;
+use crate::pure::h2::fields::{FieldReader, Verdict};
 use crate::pure::h2::flood::FloodGuard;
-use crate::pure::h2::frames::FrameReader;
+use crate::pure::h2::frames::{Fault, FrameKind, FrameReader, Seen};
+use crate::pure::h2::order::OrderGuard;
 use crate::request::clock;
 use crate::request::stream::ClientStream;
+
+/// Malformed streams that are remembered at the same time.
+const MALFORMED_MAX: usize = 32;
+
+/// The streams whose head or trailers are malformed, and which therefore must not reach a server or not look complete to
+/// one (RFC 9113 8.1.1).
+#[derive(Debug, Default)]
+pub(super) struct Malformed(RefCell<Vec<u32>>);
+
+impl Malformed {
+    /// False: there is no room for more.
+    fn add(&self, stream: u32) -> bool {
+        let mut streams = self.0.borrow_mut();
+        let has_room = streams.len() < MALFORMED_MAX;
+        if has_room {
+            streams.push(stream);
+        }
+        has_room
+    }
+
+    /// Whether that stream is one of them.
+    pub(super) fn has(&self, stream: u32) -> bool {
+        self.0.borrow().contains(&stream)
+    }
+
+    /// Forgets a stream that has ended.
+    pub(super) fn forget(&self, stream: u32) {
+        self.0.borrow_mut().retain(|other| *other != stream);
+    }
+}
 
 /// What the connection's life knows of its bytes.
 #[derive(Debug)]
 pub(super) struct Watch {
     stream: RefCell<ClientStream>,
     frames: RefCell<FrameReader>,
+    fields: RefCell<FieldReader>,
+    order: RefCell<OrderGuard>,
     flood: RefCell<FloodGuard>,
-    is_flooded: Cell<bool>,
+    malformed: Rc<Malformed>,
+    fault: Cell<Option<Fault>>,
     open_head: Cell<Option<Timestamp>>,
+    blocked: Cell<Option<Timestamp>>,
 }
 
 impl Watch {
@@ -30,15 +67,29 @@ impl Watch {
         Rc::new(Self {
             stream: RefCell::new(stream),
             frames: RefCell::default(),
+            fields: RefCell::default(),
+            order: RefCell::default(),
             flood: RefCell::new(FloodGuard::new(now)),
-            is_flooded: Cell::new(false),
+            malformed: Rc::default(),
+            fault: Cell::new(None),
             open_head: Cell::new(None),
+            blocked: Cell::new(None),
         })
     }
 
-    /// Whether the client sends more of what costs it nothing than is borne.
-    pub(super) fn is_flooded(&self) -> bool {
-        self.is_flooded.get()
+    /// Why the client has to go.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.fault.get()
+    }
+
+    /// The streams that are malformed.
+    pub(super) fn malformed(&self) -> &Rc<Malformed> {
+        &self.malformed
+    }
+
+    /// Since when the client takes nothing of what is to be written.
+    pub(super) fn blocked_since(&self) -> Option<Timestamp> {
+        self.blocked.get()
     }
 
     /// Since when a head is coming.
@@ -55,20 +106,42 @@ impl Watch {
         self.stream.into_inner()
     }
 
-    fn note(&self, bytes: &[u8]) {
+    /// Takes note of what was read, and gives back how much of it may pass.
+    fn note(&self, bytes: &[u8]) -> usize {
         let now = clock::now();
         let mut frames = self.frames.borrow_mut();
+        let mut fields = self.fields.borrow_mut();
+        let mut order = self.order.borrow_mut();
         let mut flood = self.flood.borrow_mut();
-        frames.read(bytes, |frame| {
-            // A new head starts the clock anew; a part more of the same does not.
-            if !flood.note(frame, now) {
-                self.is_flooded.set(true);
-            }
-            if frame.kind == crate::pure::h2::frames::FrameKind::Headers {
-                self.open_head.set(None);
-            }
+        let passed = frames.read(bytes, |seen| {
+            let fault = match seen {
+                Seen::Frame(frame) => {
+                    fields.begin(frame);
+                    // A new head starts the clock anew; a part more of the same does not.
+                    if frame.kind == FrameKind::Headers {
+                        self.open_head.set(None);
+                    }
+                    if !flood.note(frame, now) {
+                        Some(Fault::Flood)
+                    } else if !frame.has_possible_length() {
+                        Some(Fault::FrameSize)
+                    } else {
+                        order.note(frame)
+                    }
+                }
+                Seen::SettingsPayload(payload) => order.read_settings(payload),
+                Seen::HeadPayload(payload) => match fields.read(payload) {
+                    Verdict::Fine => None,
+                    Verdict::Malformed(stream) if self.malformed.add(stream) => None,
+                    Verdict::Malformed(_) => Some(Fault::Flood),
+                    Verdict::Broken(fault) => Some(fault),
+                },
+            };
+            self.fault.set(fault);
+            fault.is_none()
         });
         self.open_head.set(if frames.is_head_open() { Some(self.open_head.get().unwrap_or(now)) } else { None });
+        passed
     }
 }
 
@@ -79,7 +152,7 @@ pub(super) struct Watched(pub(super) Rc<Watch>);
 impl AsyncRead for Watched {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let watch = &self.0;
-        if watch.is_flooded() {
+        if watch.fault().is_some() {
             // Nothing more is read of it: it is told so, and goes.
             return Poll::Pending;
         }
@@ -87,8 +160,14 @@ impl AsyncRead for Watched {
         let polled = watch.with_stream(|stream| stream.poll_read(context, out));
         if polled.is_ready()
             && let Some(bytes) = out.filled().get(before..)
+            && !bytes.is_empty()
         {
-            watch.note(bytes);
+            let passed = watch.note(bytes);
+            out.set_filled(before + passed);
+            if passed == 0 {
+                // Nothing is left of it, which would look like the connection's end.
+                return Poll::Pending;
+            }
         }
         polled
     }
@@ -104,7 +183,10 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.0.with_stream(|stream| crate::request::stream::Stream::poll_write(stream, context, slices))
+        let written = self.0.with_stream(|stream| crate::request::stream::Stream::poll_write(stream, context, slices));
+        let blocked = self.0.blocked.get().unwrap_or_else(clock::now);
+        self.0.blocked.set(written.is_pending().then_some(blocked));
+        written
     }
 
     fn is_write_vectored(&self) -> bool {
