@@ -206,6 +206,7 @@ fn a_rewritten_request_to_the_api() {
                app-2 at 127.0.0.1:9302: weight 1, 0 in flight, eligible
     scheduler  wlc: app-1 (0 in flight, weight 1) has the least load for its weight
     server     app-1 at 127.0.0.1:9301 (states and loads as at a start)
+    spoken     HTTP/1.1 without TLS
     sends      GET /v2/users?page=2 HTTP/1.1
                Host: site.test
                Accept: application/json
@@ -241,6 +242,7 @@ fn an_image_without_an_extension() {
                images-2 at 127.0.0.1:9202: weight 2, 0 in flight, eligible
     scheduler  wrr: images-2 (0 in flight, weight 2) is next in turn
     server     images-2 at 127.0.0.1:9202 (states and loads as at a start)
+    spoken     HTTP/1.1 without TLS
     sends      GET /thumbnail/17 HTTP/1.1
                Host: site.test
                Accept: image/avif,image/webp,*/*;q=0.8
@@ -298,6 +300,7 @@ fn a_canary_by_share() {
                stable-2 at 127.0.0.1:9102: weight 1, 0 in flight, eligible
     scheduler  wrr: stable-1 (0 in flight, weight 1) is next in turn
     server     stable-1 at 127.0.0.1:9101 (states and loads as at a start)
+    spoken     HTTP/1.1 without TLS
     sends      GET / HTTP/1.1
                Host: a.test
                Cookie: session=17
@@ -336,6 +339,7 @@ fn a_websocket() {
                chat-2 at 127.0.0.1:9102: weight 1, 0 in flight, eligible
     scheduler  wlc: chat-1 (0 in flight, weight 1) has the least load for its weight
     server     chat-1 at 127.0.0.1:9101 (states and loads as at a start)
+    spoken     HTTP/1.1 without TLS
     sends      GET /chat HTTP/1.1
                Host: a.test
                Origin: https://a.test

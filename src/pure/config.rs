@@ -20,6 +20,7 @@ pub mod limit_table;
 mod limits;
 mod listener;
 mod load;
+mod misplaced;
 mod mistakes;
 mod names;
 mod node;

@@ -141,6 +141,8 @@ pub struct ForwardTold {
     pub scheduler: &'static str,
     /// The server; none where none may get the request.
     pub server: Option<ServerTold>,
+    /// What is spoken to the server: the protocol, how it is verified, and the PROXY header.
+    pub spoken: Option<String>,
     /// The head that the server gets.
     pub head: String,
 }

@@ -10,7 +10,8 @@ use crate::base::id::PoolIndex;
 use crate::operator::rehearsal::{Forward, Outcome, Rehearsal, Rehearsed, RequestDescription, SeenRequest};
 use crate::pure::config::{Config, Listener};
 use crate::pure::decision::key_source;
-use crate::pure::pool::Pool;
+use crate::pure::pool::{Address, Pool, Upstream, UpstreamProtocol, Verification};
+use crate::pure::proxy_protocol::Version;
 use crate::pure::refusal::Refusal;
 use crate::pure::rule::{Action, FieldChange, Rule};
 use crate::pure::trace::Trace;
@@ -151,8 +152,38 @@ fn tell_forward(
             name: endpoint.server.id.server.to_string(),
             address: endpoint.server.address.to_string(),
         }),
+        spoken: server.map(|endpoint| tell_spoken(&pool.upstream, &endpoint.server.address)),
         head: text_of(&forward.head),
     })
+}
+
+/// `HTTP/2 over TLS (h2), verified for app.internal by certs/ca.crt, with a PROXY header, version 2`.
+fn tell_spoken(upstream: &Upstream, address: &Address) -> String {
+    let mut text = match (upstream.protocol, &upstream.tls) {
+        (UpstreamProtocol::Http1, None) => "HTTP/1.1 without TLS",
+        (UpstreamProtocol::Http1, Some(_)) => "HTTP/1.1 over TLS",
+        (UpstreamProtocol::Http2, None) => "HTTP/2 without TLS (h2c)",
+        (UpstreamProtocol::Http2, Some(_)) => "HTTP/2 over TLS (h2)",
+    }
+    .to_owned();
+    if let Some(tls) = &upstream.tls {
+        let name = tls.server_name.clone().unwrap_or_else(|| match address {
+            Address::Socket(address) => address.ip().to_canonical().to_string(),
+            Address::Name(host, _) => host.clone(),
+            Address::Unix(_) => "nobody, for it lacks `server-name`".to_owned(),
+        });
+        text += &match &tls.verification {
+            Verification::System => format!(", verified for {name} by the system's authorities"),
+            Verification::Authorities(file) => format!(", verified for {name} by {}", file.display()),
+            Verification::Insecure => ", not verified (`insecure`)".to_owned(),
+        };
+    }
+    match upstream.proxy_protocol {
+        Some(Version::V1) => text += ", with a PROXY header, version 1",
+        Some(Version::V2) => text += ", with a PROXY header, version 2",
+        None => {}
+    }
+    text
 }
 
 fn tell_key(rule: &Rule, pool: &Pool, forward: &Forward) -> Option<KeyTold> {

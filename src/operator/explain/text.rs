@@ -153,6 +153,7 @@ impl Explanation {
         let chosen =
             |server: &ServerTold| format!("{} at {} (states and loads as at a start)", server.name, server.address);
         page.step("server", forward.server.iter().map(chosen));
+        page.step("spoken", &forward.spoken);
         page.step("sends", forward.head.lines().filter(|line| !line.is_empty()));
     }
 }

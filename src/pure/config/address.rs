@@ -29,7 +29,7 @@ pub(super) fn listener_named(text: &str, beside: impl FnOnce(&str) -> PathBuf) -
 /// The address of a server.
 pub(super) fn server(value: Value<'_>, problems: &mut Problems) -> Option<Address> {
     let text = value.text()?;
-    let found = read(text, "10.0.0.1:9000").and_then(|found| match found {
+    let found = read(text, Whose::Server).and_then(|found| match found {
         Found::Unix(path) => unix(path, |file| value.beside(file)).map(Address::Unix),
         Found::Socket(address) if address.ip().is_unspecified() => {
             let trouble = Trouble::new(format!("{} is no address of a server", address.ip()), "which machine?");
@@ -110,7 +110,7 @@ fn read_listener(text: &str, beside: impl FnOnce(&str) -> PathBuf) -> Result<Lis
         let trouble = Trouble::new("a port alone is no address", format!("write \"*:{text}\""));
         return Err(trouble.help("`*` is every address of this machine"));
     }
-    match read(text, "0.0.0.0:80")? {
+    match read(text, Whose::Listener)? {
         Found::Socket(address) => Ok(ListenAddress::Socket(address)),
         Found::Unix(path) => unix(path, beside).map(ListenAddress::Unix),
         Found::Name(host, port) => {
@@ -145,8 +145,24 @@ enum Found<'t> {
     Unix(&'t str),
 }
 
+/// Whose address is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Listener,
+    Server,
+}
+
+impl Whose {
+    const fn example(self) -> &'static str {
+        match self {
+            Self::Listener => "0.0.0.0:80",
+            Self::Server => "10.0.0.1:9000",
+        }
+    }
+}
+
 /// Reads ip:port, name:port or unix:path; what else could be meant gets an error of its own.
-fn read<'t>(text: &'t str, example: &'static str) -> Result<Found<'t>, Trouble> {
+fn read(text: &str, whose: Whose) -> Result<Found<'_>, Trouble> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(Found::Socket(address));
     }
@@ -154,9 +170,7 @@ fn read<'t>(text: &'t str, example: &'static str) -> Result<Found<'t>, Trouble> 
         return Ok(Found::Unix(path));
     }
     if let Some((scheme, rest)) = text.split_once("://") {
-        let rest = rest.split('/').next().unwrap_or_default();
-        let trouble = Trouble::new(format!("`{scheme}://` does not belong here"), format!("write \"{rest}\""));
-        return Err(trouble.help("an address is a host and a port"));
+        return Err(with_scheme(scheme, rest, whose));
     }
     let bare_v6 = text
         .rsplit_once(':')
@@ -167,18 +181,53 @@ fn read<'t>(text: &'t str, example: &'static str) -> Result<Found<'t>, Trouble> 
     if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
         return Err(Trouble::new("the port is missing", format!("write \"{}\"", SocketAddr::new(ip, 80))));
     }
-    let Some((host, port)) = text.rsplit_once(':') else {
-        let trouble = Trouble::new(format!("`{text}` is no address with a port"), "no port");
-        return Err(trouble.help(format!("such as \"{example}\"")));
-    };
+    let Some((host, port)) = text.rsplit_once(':') else { return Err(without_port(text, whose)) };
     let port = read_port(text, port)?;
     if host.is_empty() || host.parse::<Ipv4Addr>().is_ok() || !is_host_name(host.strip_suffix('.').unwrap_or(host)) {
-        return Err(Trouble::new(format!("`{host}` is no IP address"), format!("such as \"{example}\"")));
+        let is_name = host.contains(|letter: char| letter.is_alphabetic()) && !host.contains([':', '[']);
+        return Err(if is_name {
+            Trouble::new(format!("`{host}` is no host name"), "letters, digits and `-`, with single dots between")
+        } else {
+            Trouble::new(format!("`{host}` is no IP address"), format!("such as \"{}\"", whose.example()))
+        });
     }
     if host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Err(Trouble::new(format!("`{host}` is no IP address"), "four numbers from 0 to 255"));
     }
     Ok(Found::Name(host, port))
+}
+
+/// What to say of an URL.
+fn with_scheme(scheme: &str, rest: &str, whose: Whose) -> Trouble {
+    let is_tls = ["https", "grpcs", "wss", "h2"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let port = match (has_port, is_tls) {
+        (true, _) => "",
+        (false, true) => ":443",
+        (false, false) => ":80",
+    };
+    let trouble = Trouble::new(format!("`{scheme}://` does not belong here"), format!("write \"{authority}{port}\""));
+    trouble.help(match (whose, is_tls) {
+        (Whose::Server, true) => r#"TLS to servers is said in the pool: upstream "http/1.1" { tls }"#,
+        (Whose::Listener, true) => {
+            r#"TLS to clients is said in the block: tls { certificate "certs/site.crt" key="certs/site.key" }"#
+        }
+        (_, false) => "an address is a host and a port",
+    })
+}
+
+/// What to say where nothing is a port.
+fn without_port(text: &str, whose: Whose) -> Trouble {
+    if text.starts_with(['/', '.']) {
+        let trouble = Trouble::new(format!("`{text}` is no address with a port"), format!("write \"unix:{text}\""));
+        return trouble.help("the address of a unix socket begins with `unix:`");
+    }
+    if whose == Whose::Server && is_host_name(text) && text.contains(|letter: char| letter.is_ascii_alphabetic()) {
+        return Trouble::new("the port is missing", format!("write \"{text}:80\"")).help("or another port");
+    }
+    let trouble = Trouble::new(format!("`{text}` is no address with a port"), "no port");
+    trouble.help(format!("such as \"{}\"", whose.example()))
 }
 
 fn read_port(text: &str, port: &str) -> Result<u16, Trouble> {
@@ -206,6 +255,15 @@ fn read_range(text: &str) -> Result<Cidr, Trouble> {
         None => (text, None),
     };
     let Ok(ip) = address.parse::<IpAddr>() else {
+        if let Ok(socket) = address.parse::<SocketAddr>() {
+            return Err(Trouble::new("an address has no port here", format!("write \"{}\"", socket.ip())));
+        }
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        if is_host_name(host) && host.contains(|letter: char| letter.is_ascii_alphabetic()) {
+            let trouble =
+                Trouble::new(format!("`{host}` is a name, and no IP address"), "names are not looked up here");
+            return Err(trouble.help("write the address, or the range that it is in, such as \"10.0.0.0/8\""));
+        }
         return Err(Trouble::new(format!("`{address}` is no IP address"), "such as \"10.0.0.0/8\""));
     };
     let bits = if ip.is_ipv4() { 32 } else { 128 };

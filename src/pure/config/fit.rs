@@ -92,6 +92,12 @@ fn check_word(value: Value<'_>, name: &str, kind: &Kind, now: &[&str], later: &[
             return Some(problem.label(format!("write \"{ours}\"")).help(format!("it takes {}", wanted(kind))));
         }
         ("scheduler", Some(Elsewhere::Later)) => return Some(word_later(value, name, word, kind)),
+        ("upstream", _) => {
+            if let Some((label, help)) = upstream_meant(word) {
+                let problem = Problem::at(&value.place(), format!("`{name}` does not know \"{word}\""));
+                return Some(problem.label(label).help(help));
+            }
+        }
         _ => {}
     }
     if later.contains(&word) {
@@ -109,6 +115,20 @@ fn check_word(value: Value<'_>, name: &str, kind: &Kind, now: &[&str], later: &[
 fn word_later(value: Value<'_>, name: &str, word: &str, kind: &Kind) -> Problem {
     let problem = Problem::at(&value.place(), format!("`{name} \"{word}\"` is not supported yet"));
     problem.label("not in this version").help(format!("for now, `{name}` takes {}", wanted(kind)))
+}
+
+/// What the language has for other names of what servers speak: what to write, and where TLS is said.
+fn upstream_meant(word: &str) -> Option<(&'static str, &'static str)> {
+    match word.to_ascii_lowercase().as_str() {
+        "https" | "tls" | "ssl" => {
+            Some((r#"write "http/1.1" { tls }"#, r#"TLS to servers is said in the block: upstream "http/1.1" { tls }"#))
+        }
+        "http" | "http1" | "h1" | "http/1" => Some((r#"write "http/1.1""#, "it is the default")),
+        "http2" | "http/2" | "http/2.0" | "grpc" | "grpcs" => {
+            Some((r#"write "h2" or "h2c""#, r#""h2" is HTTP/2 over TLS, "h2c" is HTTP/2 without it"#))
+        }
+        _ => None,
+    }
 }
 
 /// What the language has for a scheduler of another proxy.

@@ -63,6 +63,7 @@ fn read_protocols(node: Node<'_>, is_tls: bool, problems: &mut Problems) -> Prot
             (Some("h2"), false) => problems.add(
                 Problem::at(&value.place(), "`h2` is HTTP/2 over TLS, and this listener has no `tls`")
                     .label("without TLS")
+                    .help(r#"add TLS: tls { certificate "certs/site.crt" key="certs/site.key" }"#)
                     .help("HTTP/2 without TLS, which no browser speaks, is `h2c`"),
             ),
             (Some("h2c"), true) => problems.add(

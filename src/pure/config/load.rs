@@ -152,15 +152,18 @@ impl Loading {
             let is_new = is_name && unique.note(name, value.place(), &mut self.problems);
             let name: Arc<str> = name.into();
             let pool = pool::read(node, &name, &mut self.problems);
+            let speaks_tls = pool.upstream.tls.is_some();
             if is_new {
                 let index = PoolIndex(u32::try_from(self.config.pools.len()).unwrap_or(u32::MAX));
                 self.names.add_pool(&name, index);
                 self.config.pools.push(Arc::new(pool));
-                let tls = node.child("upstream").and_then(|upstream| upstream.child("tls"));
+                let upstream = node.child("upstream").filter(|_| speaks_tls);
+                let tls = upstream.and_then(|upstream| upstream.child("tls")).map(UpstreamTlsPlaces::of);
+                let protocol = upstream.and_then(|upstream| upstream.argument(0)).map(|value| value.place());
                 self.config.places.pools.push(PoolPlaces {
                     node: node.place(),
                     servers: node.children("server").map(|server| server.place()).collect(),
-                    tls: tls.map(UpstreamTlsPlaces::of),
+                    tls: tls.or_else(|| protocol.map(UpstreamTlsPlaces::implied)),
                 });
             }
         }

@@ -50,7 +50,7 @@ pub struct PoolPlaces {
 /// The places of TLS towards a pool's servers.
 #[derive(Clone, Debug)]
 pub struct UpstreamTlsPlaces {
-    /// The `tls`, without its block.
+    /// The `tls`, without its block; where there is none, the protocol that implies it.
     pub node: Place,
     /// Its authorities.
     pub ca: Option<Place>,
@@ -61,6 +61,11 @@ pub struct UpstreamTlsPlaces {
 }
 
 impl UpstreamTlsPlaces {
+    /// Those of TLS that goes without saying, with the protocol at `protocol`.
+    pub(super) const fn implied(protocol: Place) -> Self {
+        Self { node: protocol, ca: None, certificate: None, insecure: None }
+    }
+
     /// Those of a node.
     pub(super) fn of(node: Node<'_>) -> Self {
         let setting = |name| node.setting(name).map(|value| value.place());

@@ -49,6 +49,11 @@ fn host(value: Value<'_>, problems: &mut Problems) -> Option<HostPattern> {
     }
     problems.add(if lower == "*" {
         bad("`*` alone is no host".to_owned(), "leave `host` out for any host".to_owned())
+    } else if let Some((_, rest)) = lower.split_once("://") {
+        let authority = rest.split('/').next().unwrap_or_default();
+        let host = authority.split_once(':').map_or(authority, |(host, _)| host);
+        bad("a host has no scheme".to_owned(), format!("write \"{host}\""))
+            .help("what comes by one listener only: listen=\"ADDRESS\"; for the path there is `path`")
     } else if let Some((host, port)) = name.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()) {
         let problem = bad("a host is compared without its port".to_owned(), format!("write \"{host}\""));
         problem.help(format!("for one port only: listen=\"ADDRESS:{port}\""))

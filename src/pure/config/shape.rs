@@ -8,11 +8,15 @@ use kdl::{KdlEntry, KdlIdentifier};
 
 use super::fit;
 use super::form::{NodeForm, Setting};
+use super::misplaced::belongs;
 use super::node::{Node, Value};
 use super::problem::{Problem, Problems};
 use super::source::Place;
 use super::suggest::did_you_mean;
 use super::vocabulary::FILE_FORM;
+
+/// What to do about authorities in several files.
+const ONE_FILE: &str = "put the certificates of both into one PEM file";
 
 /// Checks a node that stands at the top of a file.
 pub(super) fn check_top(node: Node<'_>, problems: &mut Problems) {
@@ -36,6 +40,9 @@ fn unknown_node(node: Node<'_>, parent: &'static NodeForm) -> Problem {
     let place = node.name_place();
     if parent.name.is_empty() {
         let problem = Problem::at(&place, format!("`{name}` is no node of rule files"));
+        if let Some(home) = belongs(name, parent) {
+            return problem.label("not at the top").help(home);
+        }
         return match (did_you_mean(name, parent.names()), home_of(name)) {
             (Some(guess), _) => problem.label(guess),
             (None, Some(home)) => problem.label("not at the top").help(format!("`{name}` belongs into a `{home}`")),
@@ -45,6 +52,9 @@ fn unknown_node(node: Node<'_>, parent: &'static NodeForm) -> Problem {
         };
     }
     let problem = Problem::at(&place, format!("`{name}` means nothing in `{}`", parent.name));
+    if let Some(home) = belongs(name, parent) {
+        return problem.label("not here").help(home);
+    }
     if let Some(guess) = did_you_mean(name, parent.names()) {
         return problem.label(guess);
     }
@@ -106,7 +116,10 @@ fn note_repeated(
         Some(_) if is_list => {}
         Some(first) => {
             let problem = Problem::at(&place, format!("`{name}` is given twice")).label("again here");
-            problems.add(problem.also(first, "first here").help("keep one of them"));
+            problems.add(problem.also(first, "first here").help(match name {
+                "ca" | "client-ca" => ONE_FILE,
+                _ => "keep one of them",
+            }));
         }
         None => {
             seen.insert(name, place);
@@ -158,7 +171,11 @@ fn extra_argument(value: Value<'_>, before: Option<Value<'_>>, form: &'static No
         return problem.label(format!("write {name}={}", value.place().text()));
     }
     let problem = Problem::at(&value.place(), format!("`{}` has no place for `{written}`", form.name));
-    problem.label("too much").help(format!("write: {}", form.usage))
+    let problem = problem.label("too much");
+    match form.name {
+        "client-ca" => problem.help(ONE_FILE),
+        _ => problem.help(format!("write: {}", form.usage)),
+    }
 }
 
 fn check_property(
@@ -200,6 +217,9 @@ fn unknown_property(place: &Place, name: &str, form: &'static NodeForm) -> Probl
             .help(format!("{} {{ {} }}", form.name, child.usage));
     }
     let problem = Problem::at(place, format!("`{name}` is no property of `{}`", form.name));
+    if let Some(home) = belongs(name, form) {
+        return problem.label("not here").help(home);
+    }
     let known = form.settings.iter().filter(|setting| !setting.is_later).map(|setting| setting.name);
     match did_you_mean(name, form.names()) {
         Some(guess) => problem.label(guess),
@@ -221,7 +241,8 @@ fn check_setting_node(node: Node<'_>, setting: &'static Setting, problems: &mut 
         check_annotation(node, value.kdl.ty(), problems);
         if count > 1 && !setting.is_list {
             let problem = Problem::at(&value.place(), format!("`{}` has one value only", setting.name));
-            problems.add(problem.label("one too many"));
+            let problem = problem.label("one too many");
+            problems.add(if setting.name == "ca" { problem.help(ONE_FILE) } else { problem });
         } else {
             fit::check(value, setting.name, &setting.kind, problems);
         }

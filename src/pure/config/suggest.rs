@@ -17,6 +17,13 @@ pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str
     let allowed = (letters.len() / 3).clamp(1, 3);
     let mut best: Option<(usize, &str)> = None;
     for name in known.into_iter().take(CANDIDATES_MAX) {
+        if name != written && name.eq_ignore_ascii_case(written) {
+            return Some(name);
+        }
+        // Only the same name in another case is nearer than one step.
+        if matches!(best, Some((1, _))) {
+            continue;
+        }
         // Each letter more or less is a step.
         if name.chars().count().abs_diff(letters.len()) > allowed || name == written {
             continue;
@@ -24,10 +31,6 @@ pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str
         let found = distance(&letters, &name.to_lowercase().chars().collect::<Vec<_>>());
         if found <= allowed && best.is_none_or(|(least, _)| found < least) {
             best = Some((found, name));
-        }
-        // The same name has been left out, so nothing can be nearer.
-        if found == 1 {
-            break;
         }
     }
     best.map(|(_, name)| name)
@@ -69,6 +72,7 @@ mod tests {
         assert_eq!(nearest("body_max", names), Some("body-max"));
         assert_eq!(nearest("haed-max", names), Some("head-max"));
         assert_eq!(nearest("Body-Max", names), Some("body-max"));
+        assert_eq!(nearest("H2C", ["h2", "h2c"]), Some("h2c"));
         assert_eq!(nearest("banana", names), None);
         assert_eq!(nearest("", names), None);
     }

@@ -1,0 +1,48 @@
+//! `pointsman explain`: what it says of the way to the server: the protocol, how it is verified, and the PROXY header.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use pointsman::operator::check::Style;
+use pointsman::operator::explain::{Explanation, rehearsal_of};
+use pointsman::operator::rehearsal::RequestDescription;
+use pointsman::pure::config::MemoryFiles;
+
+#[test]
+fn it_says_what_is_spoken_to_the_server() {
+    for (server, upstream, expected) in [
+        ("127.0.0.1:1", r#"upstream "http/1.1""#, "HTTP/1.1 without TLS"),
+        ("127.0.0.1:1", r#"upstream "h2c""#, "HTTP/2 without TLS (h2c)"),
+        (
+            "[::1]:1",
+            r#"upstream "http/1.1" proxy-protocol="v2" { tls; }"#,
+            "HTTP/1.1 over TLS, verified for ::1 by the system's authorities, with a PROXY header, version 2",
+        ),
+        (
+            "App.internal:1",
+            r#"upstream "h2""#,
+            "HTTP/2 over TLS (h2), verified for app.internal by the system's authorities",
+        ),
+        (
+            "127.0.0.1:1",
+            r#"upstream "h2" { tls { ca "certs/ca.crt"; server-name "a.test"; }; }"#,
+            "HTTP/2 over TLS (h2), verified for a.test by certs/ca.crt",
+        ),
+        (
+            "127.0.0.1:1",
+            r#"upstream proxy-protocol="v1" { tls { insecure #true; }; }"#,
+            "HTTP/1.1 over TLS, not verified (`insecure`), with a PROXY header, version 1",
+        ),
+    ] {
+        let text =
+            format!("listen \"*:80\"\npool \"a\" {{ server \"s\" \"{server}\"; {upstream}; }}\nrule use=\"a\"\n");
+        let rehearsal = rehearsal_of(&MemoryFiles::one("rules.kdl", &text), Path::new("rules.kdl")).unwrap();
+        let client = Ipv4Addr::LOCALHOST.into();
+        let request = RequestDescription { method: "GET", url: "http://a.test/", headers: &[], client, listener: None };
+        let told = Explanation::of(&rehearsal, &request);
+        assert_eq!(told.forward.as_ref().unwrap().spoken.as_deref(), Some(expected));
+        assert!(told.text(Style::Plain).contains(&format!("\nspoken     {expected}\n")));
+    }
+}
