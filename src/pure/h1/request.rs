@@ -348,7 +348,8 @@ fn read_request_line(window: Window<'_>, head: &mut RequestHead) -> Result<bool,
 /// Notes authority and path of a target that is not a plain path.
 #[cold]
 fn note_parts(buffer: &[u8], authority: Span, head: &mut RequestHead) {
-    head.authority = authority;
+    // Where there is none is the same wherever the bytes were cut.
+    head.authority = if authority.is_empty() { Span::default() } else { authority };
     if let Some(host) = find_host(buffer, authority) {
         head.host = host.name;
         head.is_host_plain = host.is_plain;

@@ -699,3 +699,21 @@ proptest! {
         prop_assert_eq!(parse_in_pieces(&input, limits, ends), parse_in_pieces(&input, limits, [input.len()]));
     }
 }
+
+/// Cut before its end, a line is too short to be looked at in blocks, and its path is judged another way.
+#[test]
+fn a_request_without_a_host_has_none_at_the_same_place_however_it_is_cut() {
+    let text = b"QUERY /ab HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+    let limits = HeadLimits { bytes: 65_536, fields: 128 };
+    let parsed = |cut: usize| {
+        let mut head = RequestHead::default();
+        let first = parse_request_head(&text[..cut], limits, &mut head);
+        if first == Ok(Parsed::Partial) {
+            assert_eq!(parse_request_head(text, limits, &mut head), Ok(Parsed::Complete));
+        }
+        head.authority
+    };
+    for cut in 0..=text.len() {
+        assert_eq!(parsed(cut), Span::default(), "cut at {cut}");
+    }
+}
