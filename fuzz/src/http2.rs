@@ -82,9 +82,6 @@ pub fn h2_frames(input: &[u8]) -> bool {
     let sizes: usize = whole.frames.iter().map(|frame| 9 + frame.length as usize).sum();
     let last = whole.frames.last().map_or(0, |frame| 9 + frame.length as usize);
     assert!(sizes - last <= input.len() && input.len() < sizes + 9, "frames lie one behind the other");
-    for stream in &whole.malformed {
-        assert!(whole.frames.iter().any(|frame| frame.kind == FrameKind::Headers && frame.stream == *stream));
-    }
     let refused = whole.frames.iter().position(|frame| !frame.has_possible_length());
     let mut seen = 0;
     let passed = FrameReader::default().read(&bytes, |what| {
@@ -147,7 +144,10 @@ fn request(kind: u8, input: &[u8]) -> bool {
         let found: Vec<_> = read.named(name.as_str()).collect();
         match name.as_str() {
             "host" => {}
-            "cookie" => assert_eq!(found, [came.join(&b"; "[..])]),
+            "cookie" => {
+                let crumbs: Vec<_> = came.into_iter().filter(|crumb| !crumb.is_empty()).collect();
+                assert_eq!(found, [crumbs.join(&b"; "[..])]);
+            }
             "content-length" | "sec-websocket-key" if protocol.is_some() => assert!(!found.contains(&&b"theirs"[..])),
             _ => assert_eq!(found, came, "{name}"),
         }

@@ -1,4 +1,5 @@
-//! nghttpd, an HTTP/2 server that nobody here wrote.
+//! nghttpd, an HTTP/2 server that nobody here wrote, serves a folder on loopback until it is dropped. Where it is not
+//! installed there is none, and the test says so.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};

@@ -118,8 +118,9 @@ fn is_left_out(name: &HeaderName, is_upgrade: bool) -> bool {
 }
 
 fn push_cookie(out: &mut Vec<u8>, fields: &HeaderMap) {
-    let mut before: &[u8] = b"cookie: ";
-    for crumb in fields.get_all(header::COOKIE) {
+    out.extend_from_slice(b"cookie: ");
+    let mut before: &[u8] = b"";
+    for crumb in fields.get_all(header::COOKIE).iter().filter(|crumb| !crumb.is_empty()) {
         push_all(out, [before, crumb.as_bytes()]);
         before = b"; ";
     }
