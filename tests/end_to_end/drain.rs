@@ -256,8 +256,9 @@ fn signals_are_caught_before_anything_is_listened_on() {
 }
 
 /// Asks on one connection after the other until connects are refused, and counts the answers. A connection that was idle
-/// may end in the moment in which its next request is sent (RFC 9112 9.3.1), and so may one that has been silent for a while;
-/// the first request of a connection is answered.
+/// may end in the moment in which its next request is sent (RFC 9112 9.3.1), and so may one that has been silent for a while.
+/// One whose handshake the system finishes between the last accept and the close is reset by the system: its request was
+/// never taken, and is in no log.
 fn ask_until_refused(address: SocketAddr) -> usize {
     let mut answered = 0;
     loop {
@@ -268,6 +269,7 @@ fn ask_until_refused(address: SocketAddr) -> usize {
             let is_late = started.elapsed() > Duration::from_millis(300);
             let answer = match sent.and_then(|()| client.try_response_to("GET")) {
                 Err(End::Closed | End::Reset) if request > 0 || is_late => break,
+                Err(End::Reset) => break,
                 answer => answer.unwrap_or_else(|end| panic!("request {request}: {end:?}")),
             };
             assert_eq!((answer.text().as_str(), answer.is_complete()), ("one", true));
