@@ -8,7 +8,7 @@ use pointsman::pure::h1::request::{HeadLimits, Parsed, RequestHead, Version};
 use pointsman::pure::h1::response::ResponseHead;
 use pointsman::pure::h2::answer::answer_head;
 use pointsman::pure::h2::fields::{FieldReader, Verdict};
-use pointsman::pure::h2::frames::{Fault, FrameHeader, FrameKind, FrameReader, PREFACE, Seen};
+use pointsman::pure::h2::frames::{Fault, FrameHeader, FrameReader, PREFACE, Seen};
 use pointsman::pure::h2::order::OrderGuard;
 use pointsman::pure::h2::request::{IncomingHead, push_request};
 use pointsman::pure::h2::trailers::{push_trailers, read_trailers};
