@@ -1,4 +1,4 @@
-//! nghttpd, an HTTP/2 server that nobody here wrote, serves a folder on loopback until it is dropped. Where it is not
+//! `nghttpd`, an HTTP/2 server that nobody here wrote, serves a folder on loopback until it is dropped. Where it is not
 //! installed there is none, and the test says so.
 
 use std::net::TcpListener;
