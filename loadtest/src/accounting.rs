@@ -15,7 +15,8 @@ pub fn tree_of(process: u32) -> Outcome<Vec<u32>> {
     while let Some(&parent) = found.get(next) {
         next += 1;
         for thread in threads_of(parent)? {
-            let children = read(&format!("/proc/{parent}/task/{thread}/children"))?;
+            // A thread that has ended since it was listed has no children.
+            let children = fs::read_to_string(format!("/proc/{parent}/task/{thread}/children")).unwrap_or_default();
             found.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
         }
     }
@@ -27,7 +28,8 @@ pub fn processor_time(processes: &[u32]) -> Outcome<Duration> {
     let mut sum = 0;
     for process in processes {
         for thread in threads_of(*process)? {
-            let text = read(&format!("/proc/{process}/task/{thread}/schedstat"))?;
+            // A thread that has ended since it was listed has taken its count along.
+            let Ok(text) = fs::read_to_string(format!("/proc/{process}/task/{thread}/schedstat")) else { continue };
             sum += first_number(&text)?;
         }
     }
