@@ -21,18 +21,6 @@ fn rules(settings: &str, origin: &Origin) -> String {
     )
 }
 
-/// An origin that answers once its gate is open.
-fn gated() -> (Origin, Arc<Gate>) {
-    let gate = Arc::new(Gate::default());
-    let opened = Arc::clone(&gate);
-    let origin = Origin::with(move |exchange| {
-        exchange.read_body();
-        opened.wait();
-        exchange.respond(200, &[], b"late");
-    });
-    (origin, gate)
-}
-
 fn wait_until_refused(proxy: &Proxy) {
     wait_for("connects to be refused", DEADLINE, || Options::default().try_connect(proxy.address()).err());
 }
@@ -45,7 +33,7 @@ fn records(proxy: &Proxy) -> usize {
 #[test]
 fn what_is_in_flight_is_finished_and_says_that_the_connection_ends() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let (origin, gate) = gated();
+        let (origin, gate) = Origin::gated();
         let mut proxy = Proxy::start(&rules("", &origin));
         let mut busy: Vec<Client> = (0..4).map(|_| proxy.client()).collect();
         busy.iter_mut().for_each(|client| client.send(GET));
@@ -155,7 +143,7 @@ fn what_waits_to_be_accepted_is_still_served() {
 
 #[test]
 fn requests_that_came_along_are_answered_up_to_the_one_that_says_close() {
-    let (origin, gate) = gated();
+    let (origin, gate) = Origin::gated();
     let mut proxy = Proxy::start(&rules("", &origin));
     let mut client = proxy.client();
     client.send(GET.repeat(3));
@@ -196,7 +184,7 @@ fn a_tunnel_counts_as_in_flight() {
 #[test]
 fn a_second_signal_ends_at_once() {
     for second in [Signal::SIGTERM, Signal::SIGINT] {
-        let (origin, _gate) = gated();
+        let (origin, _gate) = Origin::gated();
         let mut proxy = Proxy::start(&rules("limits { drain-timeout \"1h\"; }", &origin));
         let mut client = proxy.client();
         client.send(GET);
@@ -215,7 +203,7 @@ fn a_second_signal_ends_at_once() {
 
 #[test]
 fn signals_that_do_nothing_yet_are_said_and_change_nothing() {
-    let (origin, gate) = gated();
+    let (origin, gate) = Origin::gated();
     let mut proxy = Proxy::start(&rules("", &origin));
     let mut client = proxy.client();
     client.send(GET);

@@ -1,12 +1,11 @@
 //! The life of an HTTP/2 connection: what it waits for and how long, what ends it and how its client is told.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
 use crate::h2::{connect, get, h2c, run};
-use crate::support::deadline::{Gate, now};
+use crate::support::deadline::now;
 use crate::support::frames::{
     END_HEADERS, END_STREAM, FrameClient, PREFACE, StreamEnd, block, code, frame, kind, request,
 };
@@ -17,18 +16,6 @@ const SHORT: Duration = Duration::from_millis(300);
 fn served(client: &mut FrameClient, stream: u32) {
     client.get(stream, "/");
     assert_eq!(client.end_of(stream), StreamEnd::Answered(200, b"one".to_vec()));
-}
-
-/// An origin that answers once its gate is open.
-fn gated() -> (Origin, Arc<Gate>) {
-    let gate = Arc::new(Gate::default());
-    let opened = Arc::clone(&gate);
-    let origin = Origin::with(move |exchange| {
-        exchange.read_body();
-        opened.wait();
-        exchange.respond(200, &[], b"late");
-    });
-    (origin, gate)
 }
 
 #[test]
@@ -94,7 +81,7 @@ fn limit_idle_timeout_is_a_goaway_without_an_error() {
 
 #[test]
 fn a_connection_with_a_request_in_flight_is_not_idle() {
-    let (origin, gate) = gated();
+    let (origin, gate) = Origin::gated();
     let proxy = Proxy::start(&h2c(&origin, "limits { idle-timeout \"200ms\" }"));
     let mut client = FrameClient::connect(proxy.address());
     client.get(1, "/");
@@ -172,7 +159,7 @@ fn limit_connections_per_client_max_is_429_over_http2() {
 
 #[test]
 fn a_drain_sends_goaway_and_finishes_what_is_in_flight() {
-    let (origin, gate) = gated();
+    let (origin, gate) = Origin::gated();
     let mut proxy = Proxy::start(&h2c(&origin, ""));
     let mut busy = FrameClient::connect(proxy.address());
     busy.get(1, "/");
@@ -202,7 +189,7 @@ fn a_drain_sends_goaway_and_finishes_what_is_in_flight() {
 /// A client that is about to go says so, and gets what it has asked for.
 #[test]
 fn a_goaway_of_the_client_ends_the_connection_behind_its_last_answer() {
-    let (origin, gate) = gated();
+    let (origin, gate) = Origin::gated();
     let proxy = Proxy::start(&h2c(&origin, ""));
     let mut client = FrameClient::connect(proxy.address());
     client.get(1, "/");

@@ -41,18 +41,6 @@ fn assert_ends_after(client: &mut Client, started: std::time::Instant, least: Du
     assert!(started.elapsed() >= least, "{:?}", started.elapsed());
 }
 
-/// An origin that answers once its gate is open.
-fn gated() -> (Origin, Arc<Gate>) {
-    let gate = Arc::new(Gate::default());
-    let opened = Arc::clone(&gate);
-    let origin = Origin::with(move |exchange| {
-        exchange.read_body();
-        opened.wait();
-        exchange.respond(200, &[], b"late");
-    });
-    (origin, gate)
-}
-
 const GET: &str = "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
 
 /// Shows that nothing comes, and that the connection is not ended.
@@ -141,7 +129,7 @@ fn limit_idle_timeout_is_not_put_off_by_what_happens_in_the_pause() {
 
 #[test]
 fn limit_idle_timeout_is_408_for_a_body_that_stops_coming() {
-    let (origin, _gate) = gated();
+    let (origin, _gate) = Origin::gated();
     let proxy = proxy("idle-timeout \"300ms\"; header-timeout \"1h\"", &origin);
     let mut client = proxy.client();
     client.send("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\nhalf ");
@@ -336,7 +324,7 @@ fn limit_connections_max_is_a_pause_of_accepting_that_ends() {
 
 #[test]
 fn limit_connections_max_is_not_exceeded_by_many_listeners_and_workers() {
-    let (origin, gate) = gated();
+    let (origin, gate) = Origin::gated();
     let proxy = Proxy::start(&format!(
         "listen \"127.0.0.1:0\"\nlisten \"127.0.0.2:0\"\nworkers 4\nlimits {{ connections-max 2; }}\n\
          pool \"o\" {{ server \"o1\" \"{}\"; }}\nrule use=\"o\"\n",
@@ -413,7 +401,7 @@ fn limit_requests_per_connection_max_is_no_reset_where_a_request_more_comes_late
 #[test]
 fn limit_buffer_memory_is_a_pause_of_reading_heads() {
     // 32 exchanges with two buffers of 20 KiB each.
-    let (origin, gate) = gated();
+    let (origin, gate) = Origin::gated();
     let proxy = proxy("buffer-memory \"1280KiB\"", &origin);
     let mut idle = proxy.client();
     let mut busy: Vec<Client> = (0..32).map(|_| proxy.client()).collect();
@@ -480,7 +468,7 @@ fn limit_buffer_memory_is_503_for_a_servers_head_that_finds_none() {
 
 #[test]
 fn limit_buffer_memory_is_503_where_none_comes_in_the_time_of_a_head() {
-    let (origin, gate) = gated();
+    let (origin, gate) = Origin::gated();
     let proxy = proxy("buffer-memory \"1280KiB\"; header-timeout \"300ms\"", &origin);
     let mut busy: Vec<Client> = (0..32).map(|_| proxy.client()).collect();
     busy.iter_mut().for_each(|client| client.send(GET));
@@ -499,7 +487,7 @@ fn limit_buffer_memory_is_503_where_none_comes_in_the_time_of_a_head() {
 
 #[test]
 fn limit_drain_timeout_is_the_end_of_what_is_in_flight() {
-    let (origin, _gate) = gated();
+    let (origin, _gate) = Origin::gated();
     let mut proxy = proxy("drain-timeout \"300ms\"", &origin);
     let mut client = proxy.client();
     client.send(GET);

@@ -476,7 +476,7 @@ fn an_upload_waits_for_the_servers_window() {
                     frames.grant(frame.stream, more);
                 }
             }
-            if frame.ends() {
+            if frame.ends_stream() {
                 frames.respond(frame.stream, "200", &length.to_string());
                 length = 0;
             }

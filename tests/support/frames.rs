@@ -60,6 +60,12 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// The frame of that header, with room for its payload.
+    pub fn announced([a, b, c, kind, flags, stream @ ..]: [u8; 9]) -> Self {
+        let length = usize::try_from(u32::from_be_bytes([0, a, b, c])).expect("a length");
+        Self { kind, flags, stream: u32::from_be_bytes(stream), payload: vec![0; length] }
+    }
+
     /// The code of a RST_STREAM or a GOAWAY.
     pub fn code(&self) -> u32 {
         let at = if self.kind == kind::GOAWAY { 4 } else { 0 };
@@ -241,10 +247,8 @@ impl FrameClient {
     pub fn next(&mut self) -> Result<Frame, End> {
         loop {
             let header = self.client.try_exactly(9)?;
-            let length = u32::from_be_bytes([0, header[0], header[1], header[2]]);
-            let payload = self.client.try_exactly(usize::try_from(length).expect("a length"))?;
-            let stream = u32::from_be_bytes([header[5], header[6], header[7], header[8]]);
-            let frame = Frame { kind: header[3], flags: header[4], stream, payload };
+            let mut frame = Frame::announced(header.try_into().expect("nine bytes"));
+            frame.payload = self.client.try_exactly(frame.payload.len())?;
             match (frame.kind, frame.flags & 1) {
                 (kind::SETTINGS, 0) => drop(self.send(kind::SETTINGS, 1, 0, &[])),
                 (kind::PING, 0) => drop(self.send(kind::PING, 1, 0, &frame.payload)),

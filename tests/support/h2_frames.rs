@@ -10,48 +10,15 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::deadline::{DEADLINE, wait_for};
-
-/// Kinds of frames (RFC 9113 6).
-pub const DATA: u8 = 0;
-/// HEADERS.
-pub const HEADERS: u8 = 1;
-/// RST_STREAM.
-pub const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-/// GOAWAY.
-pub const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-
-/// The flag of the last frame of a stream.
-pub const END_STREAM: u8 = 1;
-/// The flag of a whole list of fields.
-pub const END_HEADERS: u8 = 4;
+pub use super::frames::kind::{DATA, GOAWAY, HEADERS, RST_STREAM};
+use super::frames::kind::{PING, SETTINGS, WINDOW_UPDATE};
+pub use super::frames::{END_HEADERS, END_STREAM, Frame};
+use super::frames::{PREFACE, block, frame};
 
 /// SETTINGS_MAX_CONCURRENT_STREAMS.
 pub const MAX_CONCURRENT_STREAMS: u16 = 3;
 /// SETTINGS_ENABLE_CONNECT_PROTOCOL (RFC 8441).
 pub const ENABLE_CONNECT_PROTOCOL: u16 = 8;
-
-/// A frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
-    /// Its kind.
-    pub kind: u8,
-    /// Its flags.
-    pub flags: u8,
-    /// Its stream.
-    pub stream: u32,
-    /// What it carries.
-    pub payload: Vec<u8>,
-}
-
-impl Frame {
-    /// Whether it is the last of its stream.
-    pub const fn ends(&self) -> bool {
-        matches!(self.kind, DATA | HEADERS) && self.flags & END_STREAM != 0
-    }
-}
 
 /// One connection.
 pub struct Frames {
@@ -65,11 +32,8 @@ impl Frames {
         loop {
             let mut head = [0; 9];
             self.socket.read_exact(&mut head).ok()?;
-            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-            let mut payload = vec![0; length];
-            self.socket.read_exact(&mut payload).ok()?;
-            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-            let frame = Frame { kind: head[3], flags: head[4], stream, payload };
+            let mut frame = Frame::announced(head);
+            self.socket.read_exact(&mut frame.payload).ok()?;
             match frame.kind {
                 SETTINGS if frame.flags == 0 => self.write(SETTINGS, 1, 0, &[]),
                 PING if frame.flags == 0 => self.write(PING, 1, 0, &frame.payload),
@@ -86,7 +50,7 @@ impl Frames {
     pub fn request(&mut self) -> Option<u32> {
         loop {
             let frame = self.next()?;
-            if frame.ends() {
+            if frame.ends_stream() {
                 return Some(frame.stream);
             }
         }
@@ -94,11 +58,7 @@ impl Frames {
 
     /// Writes a frame, if the peer still takes any.
     pub fn write(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        let length = u32::try_from(payload.len()).expect("a frame").to_be_bytes();
-        let mut bytes = vec![length[1], length[2], length[3], kind, flags];
-        bytes.extend_from_slice(&stream.to_be_bytes());
-        bytes.extend_from_slice(payload);
-        let _ = self.socket.write_all(&bytes);
+        let _ = self.socket.write_all(&frame(kind, flags, stream, payload));
     }
 
     /// Says the settings.
@@ -109,15 +69,7 @@ impl Frames {
 
     /// Writes a list of fields.
     pub fn headers(&mut self, stream: u32, flags: u8, fields: &[(&str, &str)]) {
-        let mut block = Vec::new();
-        for (name, value) in fields {
-            block.push(0);
-            for text in [name, value] {
-                block.push(u8::try_from(text.len()).expect("a short text"));
-                block.extend_from_slice(text.as_bytes());
-            }
-        }
-        self.write(HEADERS, flags | END_HEADERS, stream, &block);
+        self.write(HEADERS, flags | END_HEADERS, stream, &block(fields));
     }
 
     /// Writes a whole answer.
@@ -177,11 +129,11 @@ impl H2Server {
                     let _ = socket.set_nodelay(true);
                     let _ = socket.set_read_timeout(Some(3 * DEADLINE));
                     let mut connection = Frames { socket, log };
-                    let mut preface = [0; 24];
+                    let mut preface = [0; PREFACE.len()];
                     if connection.socket.read_exact(&mut preface).is_err() {
                         return;
                     }
-                    assert_eq!(&preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+                    assert_eq!(preface, PREFACE);
                     handler(&mut connection, number);
                 });
             }

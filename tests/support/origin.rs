@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 pub use exchange::{Exchange, Recorded};
 
-use super::deadline::{DEADLINE, Deadline, wait_for};
+use super::deadline::{DEADLINE, Deadline, Gate, wait_for};
 use super::wire::Wire;
 
 type Handler = Arc<dyn Fn(&mut Exchange<'_>) + Send + Sync>;
@@ -79,6 +79,18 @@ impl Origin {
     /// An origin whose every request is handled by `handler`.
     pub fn with(handler: impl Fn(&mut Exchange<'_>) + Send + Sync + 'static) -> Self {
         Self::with_at(ANY, handler)
+    }
+
+    /// An origin that answers `late` once its gate is open.
+    pub fn gated() -> (Self, Arc<Gate>) {
+        let gate = Arc::new(Gate::default());
+        let opened = Arc::clone(&gate);
+        let origin = Self::with(move |exchange| {
+            exchange.read_body();
+            opened.wait();
+            exchange.respond(200, &[], b"late");
+        });
+        (origin, gate)
     }
 
     /// An origin like [`Self::new`] at this address.
