@@ -80,18 +80,11 @@ async fn connect_h2(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Se
     }
     let connector = connector_of(&channel.connection.worker, choice)?;
     let started = time::now();
-    let mut may_make_room = true;
-    let (place, is_reused) = loop {
+    let reach = async |channel: &mut Channel<'_>| {
         let wait = connections.place(target(choice, connector.as_ref()), is_certain);
-        match unless_client_goes(channel, wait).await {
-            Err(Failure::Connect(DialError::Exhausted(_))) if may_make_room && has_made_room(channel) => {
-                may_make_room = false;
-                // Those of HTTP/2 end in tasks of their own.
-                tokio::task::yield_now().await;
-            }
-            reached => break reached?,
-        }
+        unless_client_goes(channel, wait).await
     };
+    let (place, is_reused) = with_room(channel, reach).await?;
     choice.is_reused = is_reused;
     if !is_reused {
         choice.lease.connected();
@@ -121,20 +114,25 @@ async fn connect_h1(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Se
         }
     }
     let started = time::now();
-    let mut may_make_room = true;
-    let stream = loop {
-        match reach(channel, choice).await {
-            Err(Failure::Connect(DialError::Exhausted(_))) if may_make_room && has_made_room(channel) => {
-                may_make_room = false;
-                // Those of HTTP/2 end in tasks of their own.
-                tokio::task::yield_now().await;
-            }
-            reached => break reached?,
-        }
-    };
+    let stream = with_room(channel, async |channel: &mut Channel<'_>| reach(channel, choice).await).await?;
     choice.lease.connected();
     channel.scratch.record.connect = Some(time::now().since(started));
     Ok(stream)
+}
+
+/// Reaches a server. Where this machine has nothing left for that, idle connections make room, and it is tried once more.
+async fn with_room<T>(
+    channel: &mut Channel<'_>,
+    mut reach: impl AsyncFnMut(&mut Channel<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    match reach(channel).await {
+        Err(Failure::Connect(DialError::Exhausted(_))) if has_made_room(channel) => {
+            // Those of HTTP/2 end in tasks of their own.
+            tokio::task::yield_now().await;
+            reach(channel).await
+        }
+        reached => reached,
+    }
 }
 
 /// Dials, until the client goes away.
