@@ -16,7 +16,7 @@ use crate::pure::h2::flood::FloodGuard;
 use crate::pure::h2::frames::{Fault, FrameKind, FrameReader, Seen};
 use crate::pure::h2::order::OrderGuard;
 use crate::request::clock;
-use crate::request::stream::ClientStream;
+use crate::request::stream::{ClientStream, Stream as _};
 
 /// Malformed streams that are remembered at the same time.
 const MALFORMED_MAX: usize = 32;
@@ -48,14 +48,20 @@ impl Malformed {
     }
 }
 
+/// Those who look at the bytes on their way to the crate.
+#[derive(Debug)]
+struct Inspection {
+    frames: FrameReader,
+    fields: FieldReader,
+    order: OrderGuard,
+    flood: FloodGuard,
+}
+
 /// What the connection's life knows of its bytes.
 #[derive(Debug)]
 pub(super) struct Watch {
     stream: RefCell<ClientStream>,
-    frames: RefCell<FrameReader>,
-    fields: RefCell<FieldReader>,
-    order: RefCell<OrderGuard>,
-    flood: RefCell<FloodGuard>,
+    inspection: RefCell<Inspection>,
     malformed: Rc<Malformed>,
     fault: Cell<Option<Fault>>,
     open_head: Cell<Option<Timestamp>>,
@@ -66,10 +72,12 @@ impl Watch {
     pub(super) fn new(stream: ClientStream, now: Timestamp) -> Rc<Self> {
         Rc::new(Self {
             stream: RefCell::new(stream),
-            frames: RefCell::default(),
-            fields: RefCell::default(),
-            order: RefCell::default(),
-            flood: RefCell::new(FloodGuard::new(now)),
+            inspection: RefCell::new(Inspection {
+                frames: FrameReader::default(),
+                fields: FieldReader::default(),
+                order: OrderGuard::default(),
+                flood: FloodGuard::new(now),
+            }),
             malformed: Rc::default(),
             fault: Cell::new(None),
             open_head: Cell::new(None),
@@ -109,10 +117,7 @@ impl Watch {
     /// Takes note of what was read, and gives back how much of it may pass.
     fn note(&self, bytes: &[u8]) -> usize {
         let now = clock::now();
-        let mut frames = self.frames.borrow_mut();
-        let mut fields = self.fields.borrow_mut();
-        let mut order = self.order.borrow_mut();
-        let mut flood = self.flood.borrow_mut();
+        let Inspection { frames, fields, order, flood } = &mut *self.inspection.borrow_mut();
         let passed = frames.read(bytes, |seen| {
             let fault = match seen {
                 Seen::Frame(frame) => {
@@ -183,7 +188,7 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = self.0.with_stream(|stream| crate::request::stream::Stream::poll_write(stream, context, slices));
+        let written = self.0.with_stream(|stream| stream.poll_write(context, slices));
         let blocked = self.0.blocked.get().unwrap_or_else(clock::now);
         self.0.blocked.set(written.is_pending().then_some(blocked));
         written
@@ -194,7 +199,7 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.with_stream(|stream| crate::request::stream::Stream::poll_flush(stream, context))
+        self.0.with_stream(|stream| stream.poll_flush(context))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
