@@ -11,6 +11,7 @@ pub mod connection;
 pub mod date;
 pub mod deadlines;
 pub mod exchange;
+pub mod h2_body;
 pub mod h2_server;
 pub mod listener;
 pub mod process;

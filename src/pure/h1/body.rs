@@ -9,6 +9,7 @@ mod trailers;
 use std::ops::Range;
 
 use crate::pure::h1::body::trailers::Trailers;
+pub use crate::pure::h1::body::trailers::may_trail;
 
 /// How the end of a body is found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,7 +16,7 @@ pub fn answer_head(head: &ResponseHead, bytes: &[u8]) -> Option<Response<()>> {
     let shared = Bytes::copy_from_slice(bytes.get(..head.length)?);
     let mut fields = HeaderMap::with_capacity(head.fields.len());
     for field in &head.fields {
-        if field.hop_by_hop || field.known.is_hop_by_hop() || (is_upgrade && field.known == Known::ContentLength) {
+        if field.hop_by_hop || (is_upgrade && field.known == Known::ContentLength) {
             continue;
         }
         let name = HeaderName::from_bytes(field.name.of(bytes)).ok()?;

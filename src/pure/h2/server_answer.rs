@@ -9,7 +9,6 @@ use http::{HeaderValue, StatusCode};
 
 use crate::pure::h1::encode::{push_all, push_decimal, push_field, push_status_line};
 use crate::pure::h1::request::Version;
-use crate::pure::h2::trailers::push_trailers;
 use crate::pure::head::Known;
 
 /// How the body of an answer is framed in HTTP/1.1.
@@ -101,15 +100,6 @@ pub fn push_switch(out: &mut Vec<u8>, fields: &HeaderMap, protocol: &str, accept
     push_all(out, [b"Connection: Upgrade\r\nUpgrade: ", protocol.as_bytes(), b"\r\n"]);
     if let Some(accept) = accept {
         push_all(out, [b"Sec-WebSocket-Accept: ", accept.as_bytes(), b"\r\n"]);
-    }
-    out.extend_from_slice(b"\r\n");
-}
-
-/// Appends what ends a chunked body: the last chunk, the trailers, the empty line.
-pub fn push_chunked_end(out: &mut Vec<u8>, trailers: Option<&HeaderMap>) {
-    out.extend_from_slice(b"0\r\n");
-    if let Some(trailers) = trailers {
-        push_trailers(out, trailers);
     }
     out.extend_from_slice(b"\r\n");
 }

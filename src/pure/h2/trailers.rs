@@ -1,17 +1,17 @@
 //! Trailers on their way between HTTP/2 and the trailer section of a chunked body (RFC 9110 6.5, RFC 9112 7.1.2).
 //!
-//! Fields of connections, of framing and of routing have no place there (RFC 9110 6.5.1) and are left out.
+//! What has no place there (RFC 9110 6.5.1) is left out, by the rule of the chunked coding.
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::pure::h1::body::may_trail;
 use crate::pure::h1::encode::push_all;
-use crate::pure::head::Known;
 
 /// Appends trailers as field lines, each with its CRLF.
 pub fn push_trailers(out: &mut Vec<u8>, trailers: &HeaderMap) {
     for (name, value) in trailers {
-        if may_trail(name) {
+        if may_trail(name.as_str().as_bytes()) {
             push_all(out, [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
         }
     }
@@ -27,7 +27,7 @@ pub fn read_trailers(lines: &[u8]) -> HeaderMap {
         }) else {
             continue;
         };
-        if may_trail(&name)
+        if may_trail(name.as_str().as_bytes())
             && let Ok(value) = HeaderValue::from_maybe_shared(Bytes::copy_from_slice(value))
         {
             trailers.append(name, value);
@@ -36,12 +36,13 @@ pub fn read_trailers(lines: &[u8]) -> HeaderMap {
     trailers
 }
 
-fn may_trail(name: &HeaderName) -> bool {
-    let known = Known::of(name.as_str().as_bytes());
-    !known.is_hop_by_hop()
-        && !matches!(known, Known::ContentLength | Known::Host | Known::Trailer | Known::Connection)
-        && name != header::AUTHORIZATION
-        && name != header::SET_COOKIE
+/// Appends what ends a chunked body: the last chunk, the trailers, the empty line.
+pub fn push_chunked_end(out: &mut Vec<u8>, trailers: Option<&HeaderMap>) {
+    out.extend_from_slice(b"0\r\n");
+    if let Some(trailers) = trailers {
+        push_trailers(out, trailers);
+    }
+    out.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]

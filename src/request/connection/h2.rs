@@ -29,7 +29,7 @@ use crate::pure::h1::request::RequestHeadError;
 use crate::pure::h2::frames::Fault;
 use crate::pure::h2::request::{IncomingHead, push_request};
 use crate::pure::websocket::key_of;
-use crate::request::connection::{Connection, DRAIN_GRACE, Next, PanicCounter, before_requests, linger};
+use crate::request::connection::{Connection, DRAIN_GRACE, PanicCounter, before_requests, linger};
 use crate::request::deadlines::Deadline;
 use crate::request::exchange;
 use crate::request::listener::Listener;
@@ -98,7 +98,7 @@ pub(super) async fn serve(arrival: Arrival) {
             is_over_limit,
             ending: None,
         };
-        life.wait();
+        deadline.set(worker.now() + life.listener.config.limits.idle_timeout);
         poll_fn(|context| life.poll(context)).await;
     }
     // With the frames gone nobody else holds the connection.
@@ -231,13 +231,6 @@ impl Life {
         self.deadline.set(self.worker.now() + FAREWELL);
     }
 
-    /// Sets the deadline to what is waited for now.
-    fn wait(&self) {
-        let limits = &self.listener.config.limits;
-        let idle = self.open.ended.get().max(self.worker.now()) + limits.idle_timeout;
-        self.deadline.set(idle);
-    }
-
     /// Ready where the time of something is up and there is nobody to wait for any more.
     fn poll_bounds(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let now = self.worker.now();
@@ -301,10 +294,8 @@ impl Life {
         let guard = PanicCounter::new(&self.worker);
         tokio::task::spawn_local(async move {
             let _open = open;
-            let next = Box::pin(exchange::serve(&mut connection)).await;
-            if let (ClientStream::H2(stream), Next::Drop | Next::Abort) = (&mut connection.stream, next) {
-                stream.cut();
-            }
+            // Whatever becomes of a connection then, a stream that has not ended is cut off with the end of it.
+            Box::pin(exchange::serve(&mut connection)).await;
             guard.is_done.set(true);
         });
     }

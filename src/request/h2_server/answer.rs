@@ -3,15 +3,13 @@
 
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
 use h2::RecvStream;
 use h2::client::ResponseFuture;
 use http::Response;
 
-use crate::pure::h1::body::push_chunk_line;
-use crate::pure::h2::server_answer::{
-    AnswerBody, Circumstances, push_chunked_end, push_head, push_interim, push_switch,
-};
+use crate::pure::h2::server_answer::{AnswerBody, Circumstances, push_head, push_interim, push_switch};
+use crate::pure::h2::trailers::push_chunked_end;
+use crate::request::h2_body::Inbound;
 use crate::request::h2_server::Fault;
 
 /// What the request asked for.
@@ -35,10 +33,8 @@ pub enum Expected {
 #[derive(Debug, Default)]
 pub struct Answer {
     state: State,
-    /// Bytes that come before `data`.
-    staged: Vec<u8>,
-    taken: usize,
-    data: Bytes,
+    /// What is to be read.
+    inbound: Inbound,
     /// What follows what was read, once that has been taken.
     fault: Option<Fault>,
 }
@@ -86,7 +82,7 @@ impl Answer {
 
     /// Waits until a read would not.
     pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.is_empty() && self.fault.is_none() {
+        if self.inbound.is_empty() && self.fault.is_none() {
             match ready!(self.poll_next(context)) {
                 Ok(_) => {}
                 Err(fault) => self.fault = Some(fault),
@@ -95,31 +91,14 @@ impl Answer {
         Poll::Ready(())
     }
 
-    fn is_empty(&self) -> bool {
-        self.taken == self.staged.len() && self.data.is_empty()
-    }
-
     /// Copies into `room` what is there, and lets the server send as much data again.
     fn take(&mut self, room: &mut [u8]) -> usize {
-        let staged = copy(self.staged.get(self.taken..).unwrap_or_default(), room);
-        self.taken += staged;
-        if self.taken < self.staged.len() {
-            return staged;
-        }
-        self.staged.clear();
-        self.taken = 0;
-        let data = copy(&self.data, room.get_mut(staged..).unwrap_or_default());
-        if data > 0 {
-            let _ = self.data.split_to(data);
+        self.inbound.give(room, |data| {
             if let State::Body(body, _) | State::Tunnel(body) = &mut self.state {
                 // It fails only where more is given back than was taken.
                 let _ = body.flow_control().release_capacity(data);
-                if self.data.is_empty() && matches!(self.state, State::Body(_, AnswerBody::Chunked)) {
-                    self.staged.extend_from_slice(b"\r\n");
-                }
             }
-        }
-        staged + data
+        })
     }
 
     /// Makes bytes of what comes next on the stream. False: nothing comes.
@@ -132,7 +111,7 @@ impl Answer {
                 State::Head(answer, _) => {
                     if let Some(interim) = ready!(answer.poll_informational(context)) {
                         let interim = interim.map_err(|error| Fault::of(&error))?;
-                        push_interim(&mut self.staged, interim.status(), interim.headers())
+                        push_interim(self.inbound.stage(), interim.status(), interim.headers())
                             .map_err(|_| Fault::Malformed)?;
                         return Poll::Ready(Ok(true));
                     }
@@ -146,22 +125,18 @@ impl Answer {
                     if data.is_empty() {
                         continue;
                     }
-                    match framing {
-                        AnswerBody::Chunked => push_chunk_line(&mut self.staged, data.len()),
-                        AnswerBody::Length => {}
+                    if *framing == AnswerBody::None {
                         // Such an answer has none (RFC 9110 6.4.1), whatever comes.
-                        AnswerBody::None => {
-                            let _ = body.flow_control().release_capacity(data.len());
-                            continue;
-                        }
+                        let _ = body.flow_control().release_capacity(data.len());
+                        continue;
                     }
-                    self.data = data;
+                    self.inbound.put(data, *framing == AnswerBody::Chunked);
                     return Poll::Ready(Ok(true));
                 }
                 State::Tunnel(body) => match ready!(body.poll_data(context)) {
                     Some(Ok(data)) if data.is_empty() => {}
                     Some(Ok(data)) => {
-                        self.data = data;
+                        self.inbound.put(data, false);
                         return Poll::Ready(Ok(true));
                     }
                     Some(Err(error)) => return Poll::Ready(Err(Fault::of(&error))),
@@ -177,14 +152,14 @@ impl Answer {
         let is_to_head = match expected {
             Expected::Answer { is_to_head } => is_to_head,
             Expected::Switch { protocol, accept } if parts.status.is_success() => {
-                push_switch(&mut self.staged, &parts.headers, &protocol, accept.as_deref());
+                push_switch(self.inbound.stage(), &parts.headers, &protocol, accept.as_deref());
                 self.state = State::Tunnel(body);
                 return Ok(());
             }
             Expected::Switch { .. } => false,
         };
         let circumstances = Circumstances { is_to_head, is_ended: body.is_end_stream() };
-        let framing = push_head(&mut self.staged, parts.status, &parts.headers, circumstances);
+        let framing = push_head(self.inbound.stage(), parts.status, &parts.headers, circumstances);
         self.state = State::Body(body, framing.map_err(|_| Fault::Malformed)?);
         Ok(())
     }
@@ -195,18 +170,9 @@ impl Answer {
         let trailers = ready!(body.poll_trailers(context)).map_err(|error| Fault::of(&error))?;
         let is_chunked = *framing == AnswerBody::Chunked;
         if is_chunked {
-            push_chunked_end(&mut self.staged, trailers.as_ref());
+            push_chunked_end(self.inbound.stage(), trailers.as_ref());
         }
         self.state = State::Ended;
         Poll::Ready(Ok(is_chunked))
     }
-}
-
-/// Copies as much as fits.
-fn copy(from: &[u8], to: &mut [u8]) -> usize {
-    let count = from.len().min(to.len());
-    if let (Some(from), Some(to)) = (from.get(..count), to.get_mut(..count)) {
-        to.copy_from_slice(from);
-    }
-    count
 }

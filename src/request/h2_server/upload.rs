@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use h2::SendStream;
 
 use crate::pure::h1::body::{BodyDecoder, BodyLength};
-use crate::pure::h2::trailers::read_trailers;
+use crate::request::h2_body::{io_error, poll_room, send_end};
 
 /// The most that is taken at once.
 const PIECE: usize = 32 * 1024;
@@ -84,27 +84,15 @@ impl Upload {
     /// Where the stream takes nothing more.
     pub fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.data.is_empty() {
-            self.stream.reserve_capacity(self.data.len());
-            let mut capacity = self.stream.capacity();
-            while capacity == 0 {
-                capacity = match ready!(self.stream.poll_capacity(context)) {
-                    Some(Ok(capacity)) => capacity,
-                    Some(Err(_)) | None => return Poll::Ready(Err(broken())),
-                };
-            }
-            let piece = self.data.split_to(capacity.min(self.data.len()));
+            let count = ready!(poll_room(&mut self.stream, context, self.data.len()))?;
+            let piece = self.data.split_to(count);
             let is_last = self.is_ended && self.data.is_empty() && self.decoder.trailers().is_empty();
-            self.stream.send_data(piece, is_last).map_err(|_| broken())?;
+            self.stream.send_data(piece, is_last).map_err(io_error)?;
             self.has_sent_end |= is_last;
         }
         if self.is_ended && !self.has_sent_end {
             self.has_sent_end = true;
-            let trailers = read_trailers(self.decoder.trailers());
-            let sent = match trailers.is_empty() {
-                true => self.stream.send_data(Bytes::new(), true),
-                false => self.stream.send_trailers(trailers),
-            };
-            sent.map_err(|_| broken())?;
+            send_end(&mut self.stream, self.decoder.trailers())?;
         }
         Poll::Ready(Ok(()))
     }

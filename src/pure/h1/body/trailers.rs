@@ -57,6 +57,11 @@ impl Trailers {
     }
 }
 
+/// Whether a field of that name may stand in a trailer section.
+pub fn may_trail(name: &[u8]) -> bool {
+    is_kept(Known::of(name), name)
+}
+
 fn is_kept(known: Known, name: &[u8]) -> bool {
     match known {
         Known::Accept

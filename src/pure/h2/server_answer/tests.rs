@@ -6,6 +6,7 @@ use super::*;
 use crate::pure::h1::body::{BodyDecoder, BodyLength};
 use crate::pure::h1::request::{HeadLimits, Parsed};
 use crate::pure::h1::response::{ResponseHead, parse_response_head};
+use crate::pure::h2::trailers::push_chunked_end;
 
 const LIMITS: HeadLimits = HeadLimits { bytes: 1 << 20, fields: 1000 };
 

@@ -10,19 +10,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 
 use crate::base::h2_reset::H2Reset;
-use crate::pure::h1::body::{BodyLength, push_chunk_line};
+use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::{HeadLimits, Parsed, RequestHeadError};
 use crate::pure::h1::response::{ResponseHead, parse_response_head};
 use crate::pure::h2::answer::answer_head;
-use crate::pure::h2::trailers::{push_trailers, read_trailers};
+use crate::pure::h2::trailers::push_chunked_end;
 use crate::pure::identity::ClientIdentity;
 use crate::request::buffers::Buffer;
 use crate::request::connection::h2::watch::Malformed;
+use crate::request::h2_body::{Inbound, io_error, poll_room, send_end};
 use crate::request::worker::ConnectionTicket;
 use crate::transport::tls::ClientCertificates;
 
@@ -79,12 +80,8 @@ pub struct Carrier {
 pub struct H2Stream {
     /// Why the head is refused, which then is not given.
     refusal: Option<RequestHeadError>,
-    /// Bytes to be given before anything else.
-    ahead: Vec<u8>,
-    ahead_given: usize,
-    /// Data to be given then.
-    data: Bytes,
-    is_in_chunk: bool,
+    /// What is to be given.
+    inbound: Inbound,
     /// Whether what there is to be given is held back.
     is_held: bool,
     inlet: Inlet,
@@ -115,16 +112,13 @@ pub(super) struct Incoming {
 impl H2Stream {
     pub(super) fn new(incoming: Incoming, carrier: Carrier, malformed: Rc<Malformed>) -> Self {
         let Incoming { head, inlet, body, respond, is_head_request } = incoming;
-        let (ahead, refusal) = match head {
+        let (head, refusal) = match head {
             Ok(head) => (head, None),
             Err(refusal) => (Vec::new(), Some(refusal)),
         };
         Self {
             refusal,
-            ahead,
-            ahead_given: 0,
-            data: Bytes::new(),
-            is_in_chunk: false,
+            inbound: Inbound::starting_with(head),
             is_held: inlet == Inlet::Plain(0) && refusal.is_none(),
             inlet,
             body,
@@ -164,7 +158,7 @@ impl H2Stream {
     }
 
     /// Cuts it off where it is not over, visibly.
-    pub fn cut(&mut self) {
+    fn cut(&mut self) {
         let reason = self.reset.map_or(Reason::INTERNAL_ERROR, |reset| reset.0.into());
         match &mut self.outlet {
             Outlet::Head(respond) => respond.send_reset(reason),
@@ -177,7 +171,14 @@ impl H2Stream {
     pub fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         let mut filled = 0;
         loop {
-            filled += self.give(buffer);
+            if self.has_more() {
+                let count = self.inbound.give(buffer.room(), |data| {
+                    // It fails only where the stream has ended meanwhile: then there is nobody to give room to.
+                    let _ = self.body.flow_control().release_capacity(data);
+                });
+                buffer.filled(count);
+                filled += count;
+            }
             if !buffer.has_room() {
                 return Poll::Ready(Ok(filled));
             }
@@ -206,47 +207,7 @@ impl H2Stream {
     }
 
     fn has_more(&self) -> bool {
-        !self.is_held && (self.ahead_given < self.ahead.len() || !self.data.is_empty())
-    }
-
-    /// Copies what there is, and lets the client send as much data again.
-    fn give(&mut self, buffer: &mut Buffer) -> usize {
-        let mut filled = 0;
-        while self.has_more() {
-            let room = buffer.room();
-            let ahead = self.ahead.get(self.ahead_given..).unwrap_or_default();
-            let is_data = ahead.is_empty();
-            let source = if is_data { self.data.as_ref() } else { ahead };
-            let count = source.len().min(room.len());
-            let (Some(room), Some(source)) = (room.get_mut(..count), source.get(..count)) else { break };
-            if count == 0 {
-                break;
-            }
-            room.copy_from_slice(source);
-            if is_data {
-                self.data.advance(count);
-                // It fails only where the stream has ended meanwhile: then there is nobody to give room to.
-                let _ = self.body.flow_control().release_capacity(count);
-                if self.data.is_empty() && self.is_in_chunk {
-                    self.is_in_chunk = false;
-                    self.put_ahead().extend_from_slice(b"\r\n");
-                }
-            } else {
-                self.ahead_given += count;
-            }
-            buffer.filled(count);
-            filled += count;
-        }
-        filled
-    }
-
-    /// What goes before the data, all earlier of it being given.
-    fn put_ahead(&mut self) -> &mut Vec<u8> {
-        if self.ahead_given == self.ahead.len() {
-            self.ahead.clear();
-            self.ahead_given = 0;
-        }
-        &mut self.ahead
+        !self.is_held && !self.inbound.is_empty()
     }
 
     /// Gets more to give. False: there will be none.
@@ -264,18 +225,11 @@ impl H2Stream {
                 // More than its head said, which the crate refuses.
                 return Poll::Ready(Err(H2Reset(Reason::PROTOCOL_ERROR.into()).into()));
             }
-            match &mut self.inlet {
-                Inlet::Chunked => {
-                    self.is_in_chunk = true;
-                    push_chunk_line(self.put_ahead(), data.len());
-                }
-                Inlet::Plain(left) => {
-                    *left = left.saturating_sub(data.len() as u64);
-                    self.is_held = *left == 0;
-                }
-                Inlet::Tunnel | Inlet::Over => {}
+            if let Inlet::Plain(left) = &mut self.inlet {
+                *left = left.saturating_sub(data.len() as u64);
+                self.is_held = *left == 0;
             }
-            self.data = data;
+            self.inbound.put(data, self.inlet == Inlet::Chunked);
             if !self.is_held {
                 return Poll::Ready(Ok(true));
             }
@@ -299,12 +253,7 @@ impl H2Stream {
             let is_held = std::mem::take(&mut self.is_held);
             return if is_held { Poll::Ready(Ok(true)) } else { self.poll_reset(context).map(Err) };
         }
-        let ahead = self.put_ahead();
-        ahead.extend_from_slice(b"0\r\n");
-        if let Some(trailers) = trailers {
-            push_trailers(ahead, &trailers);
-        }
-        ahead.extend_from_slice(b"\r\n");
+        push_chunked_end(self.inbound.stage(), trailers.as_ref());
         Poll::Ready(Ok(true))
     }
 
@@ -376,15 +325,7 @@ impl H2Stream {
         };
         let total = slices.iter().map(|slice| slice.len()).sum::<usize>() - skip;
         let wanted = total.min(PIECE_MAX);
-        stream.reserve_capacity(wanted);
-        let mut room = stream.capacity();
-        while room == 0 {
-            room = match ready!(stream.poll_capacity(context)) {
-                Some(room) => room.map_err(io_error)?,
-                None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-            };
-        }
-        let count = wanted.min(room);
+        let count = ready!(poll_room(stream, context, wanted))?;
         let mut piece = Vec::with_capacity(count);
         for slice in slices {
             let rest = slice.get(skip.min(slice.len())..).unwrap_or_default();
@@ -406,12 +347,7 @@ impl H2Stream {
     /// Ends the answer, whose end its head did not say, with trailers as field lines.
     pub fn end(&mut self, trailers: &[u8]) -> io::Result<()> {
         let Outlet::Body(stream, _) = &mut self.outlet else { return Ok(()) };
-        let trailers = read_trailers(trailers);
-        if trailers.is_empty() {
-            stream.send_data(Bytes::new(), true).map_err(io_error)?;
-        } else {
-            stream.send_trailers(trailers).map_err(io_error)?;
-        }
+        send_end(stream, trailers)?;
         self.outlet = Outlet::Over;
         Ok(())
     }
@@ -422,14 +358,5 @@ impl Drop for H2Stream {
         // What was left without an end, as by a panic, must not look like one.
         self.cut();
         self.malformed.forget(self.body.stream_id().as_u32());
-    }
-}
-
-/// The reset that an error tells of, or what else it is.
-fn io_error(error: h2::Error) -> io::Error {
-    match error.reason() {
-        Some(reason) if error.is_reset() => H2Reset(reason.into()).into(),
-        _ if error.is_io() => error.into_io().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()),
-        _ => io::Error::new(io::ErrorKind::ConnectionReset, error),
     }
 }
