@@ -153,7 +153,11 @@ fn poll_write_socket<S: Socket>(
     context: &mut Context<'_>,
     slices: &[IoSlice<'_>],
 ) -> Poll<io::Result<usize>> {
-    if slices.iter().map(|slice| slice.len()).sum::<usize>() > TRY_MAX {
+    let length = match slices {
+        [only] => only.len(),
+        _ => slices.iter().map(|slice| slice.len()).sum(),
+    };
+    if length > TRY_MAX {
         return poll_write(stream, context, slices);
     }
     loop {
