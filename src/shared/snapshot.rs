@@ -18,6 +18,7 @@ use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::compile::RuleSet;
 use crate::shared::counters::{PoolRecord, ProcessCounters};
 pub use crate::shared::endpoint::Endpoint;
+use crate::shared::queue::{Queue, Seat};
 
 mod registry;
 
@@ -61,8 +62,12 @@ pub struct PoolSnapshot {
     pub pool: Arc<Pool>,
     /// What is counted.
     pub record: Arc<PoolRecord>,
-    /// Its servers in file order, as schedulers see them.
+    /// Where its requests wait that no server has a place for; `None`: they are refused at once.
+    pub queue: Option<Arc<Queue>>,
+    /// Its servers in file order, the backups behind the others, as schedulers see them.
     pub candidates: Vec<Candidate>,
+    /// The position of the first backup; without any, the number of the servers.
+    pub first_backup: usize,
     /// Its servers in the same order, as requests hold them.
     pub endpoints: Vec<Arc<Endpoint>>,
     /// Whether so few servers are available that suspicion is ignored.
@@ -97,10 +102,46 @@ impl Snapshot {
 }
 
 impl PoolSnapshot {
-    /// What a scheduler chooses from.
+    /// What a scheduler chooses from: all servers but the backups.
     pub fn view<'a>(&'a self, tried: &'a Tried) -> PoolView<'a> {
+        self.view_of(self.candidates.get(..self.first_backup).unwrap_or_default(), tried)
+    }
+
+    /// What a scheduler chooses from where none of the others may get the request: the backups.
+    pub fn backup_view<'a>(&'a self, tried: &'a Tried) -> PoolView<'a> {
+        self.view_of(self.candidates.get(self.first_backup..).unwrap_or_default(), tried)
+    }
+
+    /// Whether some of its servers are backups.
+    pub const fn has_backups(&self) -> bool {
+        self.first_backup < self.candidates.len()
+    }
+
+    /// The server of that number, and its position.
+    pub fn candidate_of(&self, slot: ServerSlot) -> Option<(usize, &Candidate)> {
+        self.candidates.iter().enumerate().find(|(_, candidate)| candidate.slot == slot)
+    }
+
+    /// What its queue has to know of its servers.
+    fn seats(&self) -> impl Iterator<Item = Seat> {
+        let view = self.view(&Tried::NONE);
+        self.candidates.iter().zip(&self.endpoints).map(move |(candidate, endpoint)| Seat {
+            endpoint: Arc::clone(endpoint),
+            takes_new: view.stands(candidate),
+            takes_back: view.takes_back(candidate),
+        })
+    }
+
+    /// Tells its queue, where it has one, what has become of its servers: those who wait get the places that are free now.
+    fn tell_queue(&self) {
+        if let Some(queue) = &self.queue {
+            queue.follow(self.seats());
+        }
+    }
+
+    fn view_of<'a>(&'a self, candidates: &'a [Candidate], tried: &'a Tried) -> PoolView<'a> {
         PoolView {
-            candidates: &self.candidates,
+            candidates,
             generation: self.generation,
             wanted: if self.in_panic { Wanted::InPanic } else { Wanted::New },
             only_well: false,
@@ -225,8 +266,15 @@ impl SnapshotStore {
     pub fn reload(&self, config: Arc<Config>, rules: Arc<RuleSet>) {
         let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.current.load_full();
-        let snapshot = assemble(&mut registry, config, rules, &old.pools, &self.process);
-        self.current.store(Arc::new(snapshot));
+        let snapshot = Arc::new(assemble(&mut registry, config, rules, &old.pools, &self.process));
+        self.current.store(Arc::clone(&snapshot));
+        for old in &old.pools {
+            let stays = |new: &&Arc<PoolSnapshot>| new.pool.name == old.pool.name && new.queue.is_some();
+            if let Some(queue) = old.queue.as_ref().filter(|_| !snapshot.pools.iter().any(|new| stays(&new))) {
+                // Whoever waits there looks at the snapshot again, and so does who comes with the old one in hand.
+                queue.close();
+            }
+        }
     }
 }
 
@@ -257,6 +305,7 @@ fn renew_changed(pools: &mut [Arc<PoolSnapshot>], old: &[Arc<PoolSnapshot>], reg
             let pool = Arc::make_mut(new);
             pool.in_panic = is_in_panic(&pool.candidates);
             pool.generation = registry.next_generation();
+            pool.tell_queue();
         }
     }
     has_changed
@@ -277,7 +326,9 @@ fn assemble(
         .enumerate()
         .map(|(position, pool)| {
             let old = old.iter().find(|old| old.pool.name == pool.name);
-            Arc::new(assemble_pool(registry, position, pool, old.map(AsRef::as_ref)))
+            let new = assemble_pool(registry, position, pool, old.map(AsRef::as_ref));
+            new.tell_queue();
+            Arc::new(new)
         })
         .collect();
     registry.end();
@@ -297,7 +348,9 @@ fn assemble_pool(
         .collect();
     let mut candidates = Vec::with_capacity(pool.servers.len());
     let mut endpoints = Vec::with_capacity(pool.servers.len());
-    for (index, server) in pool.servers.iter().enumerate() {
+    let (regular, backups): (Vec<_>, Vec<_>) = pool.servers.iter().partition(|server| !server.is_backup);
+    let first_backup = regular.len();
+    for (index, server) in regular.into_iter().chain(backups).enumerate() {
         let Enrolled { record, incarnation, named } = registry.enrol(server, (position, index));
         let kept = held.get(&record.slot).filter(|(candidate, _)| candidate.incarnation == incarnation);
         let kept_share = kept.filter(|(old, _)| old.server.weight == server.weight).map(|(old, _)| old.share);
@@ -317,15 +370,19 @@ fn assemble_pool(
     }
     let is_same_roster = |old: &&PoolSnapshot| {
         old.pool.scheduler == pool.scheduler
+            && old.first_backup == first_backup
             && old.candidates.iter().map(|old| old.slot).eq(candidates.iter().map(|new| new.slot))
     };
+    let record = registry.pool_record(&pool.name);
     PoolSnapshot {
         roster: old.filter(is_same_roster).map_or_else(|| registry.next_roster(), |old| old.roster),
         generation: registry.next_generation(),
-        record: registry.pool_record(&pool.name),
+        queue: pool.queue.is_some().then(|| Arc::clone(&record.queue)),
+        record,
         in_panic: is_in_panic(&candidates),
         pool: Arc::clone(pool),
         candidates,
+        first_backup,
         endpoints,
     }
 }

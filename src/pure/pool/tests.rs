@@ -68,6 +68,7 @@ fn candidates(states: &[(State, u16)]) -> Vec<Candidate> {
                 address: Address::Name("host".to_owned(), 80),
                 weight: *weight,
                 max: Some(1),
+                is_backup: false,
             }),
             slot: ServerSlot(number),
             incarnation: 0,

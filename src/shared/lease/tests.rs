@@ -1,9 +1,6 @@
 //! Leases settle whatever happens, and places are never overrun.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use super::*;
 use crate::base::id::ServerSlot;
@@ -31,13 +28,11 @@ impl Bench {
     }
 
     fn admit(&self) -> Result<Lease, Refused> {
-        let ask = Ask { key: None, tried: &Tried::NONE, now: Timestamp::ZERO };
+        let ask = Ask { key: None, own: None, tried: &Tried::NONE, now: Timestamp::ZERO };
         let pool = PoolRef { index: PoolIndex(0), name: &self.name };
-        let mut trace = Trace::off();
-        let mut admitted = pin!(self.admission.admit(pool, ask, &mut trace));
-        match admitted.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => result,
-            Poll::Pending => panic!("admission waited without a queue"),
+        match self.admission.admit(pool, &ask, &mut Trace::off())? {
+            Admitted::Place(lease) => Ok(lease),
+            Admitted::Waits(_) => panic!("admission waits without a queue"),
         }
     }
 
@@ -144,7 +139,7 @@ fn places_are_never_overrun_by_several_workers() {
                 let outcomes = Rc::new(sender);
                 let snapshot = store.load();
                 for round in 0..2_000 {
-                    let lease = Lease::take(&snapshot.pools[0].endpoints[0], &outcomes);
+                    let lease = Lease::take(&snapshot.pools[0].endpoints[0], &outcomes, None);
                     assert!(load.active() <= 3, "seed {seed}, round {round}");
                     drop(lease);
                 }
