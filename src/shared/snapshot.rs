@@ -226,7 +226,7 @@ impl SnapshotStore {
     }
 
     /// Publishes the addresses that servers' names have now. Where they are others than before, the server keeps number,
-    /// counters and share, and is thought of as up again, unless an operator has taken it out. Returns whether any are.
+    /// counters and share, and is thought of as up again, unless an operator has taken it out or it is on its way back. Returns whether any are.
     pub fn set_addresses(&self, found: &[(ServerSlot, Arc<[SocketAddr]>)]) -> bool {
         let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.current.load_full();
@@ -239,7 +239,7 @@ impl SnapshotStore {
             let pool = Arc::make_mut(pool);
             if let Some(candidate) = pool.candidates.get_mut(position) {
                 candidate.incarnation = incarnation;
-                if matches!(candidate.state, State::Suspect { .. } | State::Down | State::Recovering) {
+                if matches!(candidate.state, State::Suspect { .. } | State::Down) {
                     candidate.state = State::Up;
                 }
             }

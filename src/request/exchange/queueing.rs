@@ -37,14 +37,12 @@ pub async fn wait(
 ) -> Result<Lease, Failure> {
     let worker = Rc::clone(&channel.connection.worker);
     let began = worker.now();
-    let mut is_first = true;
     loop {
         // A pool that changes does not give more time.
         let deadline = began + wait.timeout;
-        if !is_first && worker.now() >= deadline {
+        if worker.now() >= deadline {
             return Err(Refusal::QueueTimeout.into());
         }
-        is_first = false;
         channel.connection.deadline.set(deadline);
         match poll_fn(|context| poll(channel, &mut wait, context)).await? {
             End::Place(lease) => return Ok(lease),

@@ -25,7 +25,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    const fn slot(&self) -> ServerSlot {
+    fn slot(&self) -> ServerSlot {
         self.endpoint.record.slot
     }
 
