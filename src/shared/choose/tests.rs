@@ -1,10 +1,11 @@
 //! Choices over snapshots that change, repetitions, and what a trace says.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::*;
 use crate::base::id::ServerSlot;
-use crate::pure::pool::{SchedulerConfig, State, Ties, WrrMode};
+use crate::pure::pool::{Pool, SchedulerConfig, Server, State, Ties, WrrMode};
 use crate::shared::snapshot::tests::{SUSPECT, TestServer, config_of, no_rules, pool_of, store_of};
 use crate::shared::snapshot::{SnapshotStore, StateChange};
 
@@ -161,4 +162,78 @@ fn a_choice_without_a_trace_notes_nothing() {
     let mut trace = Trace::off();
     choose(&Schedulers::seeded(1), &store, 0, &Tried::NONE, &mut trace);
     assert!(trace.notes().is_empty());
+}
+
+/// A pool of servers, some of them backups, with that scheduler.
+fn with_backups(scheduler: SchedulerConfig, servers: &[(&str, bool, Option<u32>)]) -> SnapshotStore {
+    let plain: Vec<_> = servers.iter().map(|(name, _, max)| (*name, 1, 1, *max)).collect();
+    let pool = Pool::clone(&pool_of("p", scheduler, &plain));
+    let marked = pool.servers.iter().zip(servers).map(|(server, (_, is_backup, _))| {
+        Arc::new(Server { is_backup: *is_backup, ..Server::clone(server) })
+    });
+    let servers = marked.collect();
+    store_of(vec![Arc::new(Pool { servers, ..pool })])
+}
+
+#[test]
+fn a_backup_is_used_only_where_no_other_server_may_get_the_request() {
+    let schedulers = [
+        SchedulerConfig::RoundRobin,
+        SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth),
+        SchedulerConfig::WeightedRoundRobin(WrrMode::Ipvs),
+        SchedulerConfig::WeightedLeastConnections(Ties::Rotate),
+    ];
+    for scheduler in schedulers {
+        // The backup stands first in the file, and last in the snapshot.
+        let store = with_backups(scheduler, &[("spare", true, None), ("a", false, None), ("b", false, None)]);
+        let names = |store: &SnapshotStore, tried: &Tried| -> BTreeSet<String> {
+            let schedulers = Schedulers::seeded(1);
+            let mut trace = Trace::off();
+            (0..20)
+                .filter_map(|_| choose(&schedulers, store, 0, tried, &mut trace))
+                .map(|index| store.load().pools[0].candidates[index].server.id.server.to_string())
+                .collect()
+        };
+        let set = |slot, state| store.set_states(&[StateChange { slot: ServerSlot(slot), state, share: None }]);
+        let slot_of = |name: &str| {
+            let snapshot = store.load();
+            snapshot.pools[0].candidates.iter().find(|candidate| &*candidate.server.id.server == name).unwrap().slot.0
+        };
+        let (a, b, spare) = (slot_of("a"), slot_of("b"), slot_of("spare"));
+        assert_eq!(names(&store, &Tried::NONE), ["a", "b"].map(str::to_owned).into());
+        set(a, State::Down);
+        assert_eq!(names(&store, &Tried::NONE), ["b".to_owned()].into());
+        assert_eq!(names(&store, &tried(&[b])), ["spare".to_owned()].into(), "a repetition that has tried b");
+        set(b, State::Suspect { by_overload: false });
+        assert_eq!(names(&store, &Tried::NONE), ["spare".to_owned()].into(), "no panic where a backup is up");
+        assert_eq!(names(&store, &tried(&[spare])), ["spare".to_owned()].into(), "better again than none");
+        set(spare, State::Down);
+        assert_eq!(names(&store, &Tried::NONE), ["b".to_owned()].into(), "and panic where none is");
+        set(a, State::Recovering);
+        set(spare, State::Up);
+        assert_eq!(names(&store, &Tried::NONE), ["a".to_owned()].into());
+    }
+}
+
+#[test]
+fn a_backup_helps_where_all_places_of_the_others_are_taken() {
+    let store = with_backups(SchedulerConfig::RoundRobin, &[("a", false, Some(1)), ("spare", true, None)]);
+    let schedulers = Schedulers::from_start();
+    let mut trace = Trace::recording();
+    assert_eq!(choose(&schedulers, &store, 0, &Tried::NONE, &mut trace), Some(0));
+    store.load().pools[0].candidates[0].load.try_reserve(None);
+    assert_eq!(choose(&schedulers, &store, 0, &Tried::NONE, &mut trace), Some(1));
+    let said = trace.notes().iter().any(|note| note.text.contains("no server but the backups"));
+    assert!(said, "{:?}", trace.notes());
+}
+
+#[test]
+fn a_pool_of_backups_alone_uses_them() {
+    let one = with_backups(SchedulerConfig::RoundRobin, &[("spare", true, None)]);
+    assert_eq!(choose(&Schedulers::seeded(1), &one, 0, &Tried::NONE, &mut Trace::off()), Some(0));
+    let two = with_backups(SchedulerConfig::RoundRobin, &[("s", true, None), ("t", true, None)]);
+    let schedulers = Schedulers::from_start();
+    let mut picks = [0; 2].map(|_: i32| choose(&schedulers, &two, 0, &Tried::NONE, &mut Trace::off()).unwrap());
+    picks.sort_unstable();
+    assert_eq!(picks, [0, 1]);
 }

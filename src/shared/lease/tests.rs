@@ -5,10 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::*;
 use crate::base::id::ServerSlot;
 use crate::base::time::Timestamp;
-use crate::pure::pool::{SchedulerConfig, State};
+use crate::pure::pool::{Pool, SchedulerConfig, State};
 use crate::shared::outcome::{OutcomeReceiver, outcome_queue};
 use crate::shared::snapshot::tests::{TestServer, config_of, no_rules, pool_of, store_of};
 use crate::shared::snapshot::{SnapshotStore, StateChange};
+
+mod queued;
 
 const ANSWERED: Outcome = Outcome::Answered { status: 200, latency: Duration::from_millis(3) };
 
@@ -21,7 +23,11 @@ struct Bench {
 
 impl Bench {
     fn new(servers: &[TestServer<'_>]) -> Self {
-        let store = store_of(vec![pool_of("p", SchedulerConfig::RoundRobin, servers)]);
+        Self::of(pool_of("p", SchedulerConfig::RoundRobin, servers))
+    }
+
+    fn of(pool: Arc<Pool>) -> Self {
+        let store = store_of(vec![pool]);
         let (sender, reports) = outcome_queue(Arc::clone(store.process()));
         let admission = Admission::new(&store, sender, 7);
         Self { store, admission, reports, name: "p".into() }
