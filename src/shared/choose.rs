@@ -148,7 +148,11 @@ impl Schedulers {
 
     /// Chooses a server of the pool at `place`.
     pub fn choose(&self, place: &Place<'_>, ask: &Ask<'_>, trace: &mut Trace) -> Option<usize> {
-        if place.pool.candidates.len() == 1 && place.pool.first_backup == 1 && ask.own.is_none() && !trace.is_recording() {
+        if place.pool.candidates.len() == 1
+            && place.pool.first_backup == 1
+            && ask.own.is_none()
+            && !trace.is_recording()
+        {
             // No scheduler has a say in it: the only server, tried or not, or none.
             return place.pool.view(&Tried::NONE).is_eligible(0).then_some(0);
         }

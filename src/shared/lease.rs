@@ -97,11 +97,7 @@ const CHANGES_MAX: usize = 64;
 
 impl Lease {
     /// Takes a place at a server; `None`: all are taken. `queue`: who may wait for it afterwards.
-    pub fn take(
-        endpoint: &Arc<Endpoint>,
-        outcomes: &Rc<OutcomeSender>,
-        queue: Option<&Arc<Queue>>,
-    ) -> Option<Self> {
+    pub fn take(endpoint: &Arc<Endpoint>, outcomes: &Rc<OutcomeSender>, queue: Option<&Arc<Queue>>) -> Option<Self> {
         let is_reserved = endpoint.record.load.try_reserve(endpoint.server.max);
         is_reserved.then(|| Self::of_reserved(endpoint, outcomes, queue))
     }

@@ -19,8 +19,8 @@ use crate::shared::endpoint::Endpoint;
 mod figures;
 mod line;
 
-pub use figures::QueueFigures;
 use figures::Figures;
+pub use figures::QueueFigures;
 use line::Line;
 pub use line::Seat;
 

@@ -13,6 +13,7 @@ use crate::pure::rule::{Action, FieldChange, HostPattern};
 pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
     unused_pools(config, warnings);
     powerless_pools(config, warnings);
+    pools_of_backups(config, warnings);
     overlapping_listeners(config, warnings);
     unserved_listeners(config, warnings);
     unknown_clients(config, warnings);
@@ -79,6 +80,17 @@ fn powerless_pools(config: &Config, warnings: &mut Vec<Problem>) {
         if pool.servers.iter().all(|server| server.weight == 0) {
             let problem = Problem::at(place, format!("all servers of `{}` have weight 0", pool.name)).as_warning();
             warnings.push(problem.label("every request gets 503").help("a weight of 0 gets nothing"));
+        }
+    }
+}
+
+/// Pools in which nobody is there to be stood by for.
+fn pools_of_backups(config: &Config, warnings: &mut Vec<Problem>) {
+    for (pool, PoolPlaces { node: place, .. }) in config.pools.iter().zip(&config.places.pools) {
+        if !pool.servers.is_empty() && pool.servers.iter().all(|server| server.is_backup) {
+            let problem = Problem::at(place, format!("all servers of `{}` are backups", pool.name)).as_warning();
+            let problem = problem.label("each gets requests as if it were none");
+            warnings.push(problem.help("a backup stands by for servers without `backup=#true`"));
         }
     }
 }

@@ -177,7 +177,8 @@ impl PoolView<'_> {
 
     /// Whether a candidate may get this request as that of a client who belongs to it: its share does not count.
     pub fn takes_back(&self, candidate: &Candidate) -> bool {
-        candidate.state.allows(Wanted::Persistent) && !self.tried.contains(candidate.slot)
+        let is_allowed = candidate.state.allows(Wanted::Persistent) || candidate.state.allows(self.wanted);
+        is_allowed && !self.tried.contains(candidate.slot)
     }
 
     /// The part of eligibility that holds as long as the generation does: state and share.

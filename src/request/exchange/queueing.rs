@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use crate::base::time;
 use crate::pure::refusal::Refusal;
 use crate::pure::trace::Trace;
 use crate::request::exchange::channel::Channel;
@@ -29,12 +30,14 @@ enum End {
 /// # Errors
 /// [`Refusal::QueueTimeout`] where the time is up; [`Failure`] where the client goes away, the process stops or the pool is
 /// no more.
-pub async fn wait(
-    channel: &mut Channel<'_>,
-    mut wait: Wait,
-    pool: PoolRef<'_>,
-    ask: &Ask<'_>,
-) -> Result<Lease, Failure> {
+pub async fn wait(channel: &mut Channel<'_>, wait: Wait, pool: PoolRef<'_>, ask: &Ask<'_>) -> Result<Lease, Failure> {
+    let began = time::now();
+    let result = place(channel, wait, pool, ask).await;
+    *channel.scratch.record.queue.get_or_insert_default() += time::now().since(began);
+    result
+}
+
+async fn place(channel: &mut Channel<'_>, mut wait: Wait, pool: PoolRef<'_>, ask: &Ask<'_>) -> Result<Lease, Failure> {
     let worker = Rc::clone(&channel.connection.worker);
     let began = worker.now();
     loop {

@@ -168,9 +168,11 @@ fn a_choice_without_a_trace_notes_nothing() {
 fn with_backups(scheduler: SchedulerConfig, servers: &[(&str, bool, Option<u32>)]) -> SnapshotStore {
     let plain: Vec<_> = servers.iter().map(|(name, _, max)| (*name, 1, 1, *max)).collect();
     let pool = Pool::clone(&pool_of("p", scheduler, &plain));
-    let marked = pool.servers.iter().zip(servers).map(|(server, (_, is_backup, _))| {
-        Arc::new(Server { is_backup: *is_backup, ..Server::clone(server) })
-    });
+    let marked = pool
+        .servers
+        .iter()
+        .zip(servers)
+        .map(|(server, (_, is_backup, _))| Arc::new(Server { is_backup: *is_backup, ..Server::clone(server) }));
     let servers = marked.collect();
     store_of(vec![Arc::new(Pool { servers, ..pool })])
 }

@@ -24,7 +24,9 @@ impl Bench {
             let mut effects = self.handle(Event::Tick);
             while let Some(effect) = effects.pop() {
                 match effect {
-                    Effect::RunCheck(check) => effects.extend(self.handle(Event::CheckDone(check.id, check.server, result))),
+                    Effect::RunCheck(check) => {
+                        effects.extend(self.handle(Event::CheckDone(check.id, check.server, result)))
+                    }
                     Effect::SetState(S0, _) | Effect::SetShare(S0, _) => published.push((self.now, effect)),
                     _ => {}
                 }
@@ -167,8 +169,7 @@ fn a_server_of_a_start_does_not_climb_and_one_that_a_reload_brings_does() {
     assert_eq!((bench.state(0), bench.state(1)), (State::Up, State::Up));
     let effects = bench.handle(Event::Reload(&[slow(0), slow(1), slow(2), watched(3)]));
     let new = ServerSlot(2);
-    let change =
-        Change { server: slow(2).id, from: State::Up, to: State::Recovering, because: Sign::Configured };
+    let change = Change { server: slow(2).id, from: State::Up, to: State::Recovering, because: Sign::Configured };
     assert_eq!(
         effects,
         [
