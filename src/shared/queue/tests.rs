@@ -272,6 +272,36 @@ fn several_threads_never_overrun_the_places_and_nobody_is_forgotten() {
     assert_eq!((figures.waiting, served.load(Ordering::Relaxed) + figures.left), (0, 4 * ROUNDS));
 }
 
+/// Several threads and one place: it goes from each to the next in the order in which they came.
+#[test]
+fn a_place_goes_through_all_threads_in_the_order_of_arrival() {
+    let a = endpoint(0, Some(1));
+    let queue = queue_of(std::slice::from_ref(&a));
+    let order = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..2_000 {
+                    if !queue.is_empty() || !reserve(&a) {
+                        let joined = queue.join(None, &Tried::NONE, 100, || reserve(&a).then_some(()));
+                        if let Joined::Waits(mut waiting) = joined {
+                            let ticket = waiting.ticket;
+                            until_handed(&mut waiting);
+                            // Whoever holds the only place is alone here.
+                            order.lock().unwrap().push(ticket);
+                        }
+                    }
+                    assert_eq!(active(&a), 1);
+                    queue.give_back(&a);
+                }
+            });
+        }
+    });
+    let order = order.into_inner().unwrap();
+    assert!(order.is_sorted(), "somebody was passed over");
+    println!("{} of 8000 waited", order.len());
+}
+
 /// Takes a place as an admission does; waits as long as it takes, or goes away.
 fn one_request(queue: &Arc<Queue>, endpoints: &[Arc<Endpoint>; 2], rng: &mut Rng) -> Option<Arc<Endpoint>> {
     let own = (rng.below(3) == 0).then_some(0);
@@ -292,10 +322,15 @@ fn one_request(queue: &Arc<Queue>, endpoints: &[Arc<Endpoint>; 2], rng: &mut Rng
     if rng.below(5) == 0 {
         return None;
     }
+    Some(until_handed(&mut waiting))
+}
+
+/// Waits until a place is handed over.
+fn until_handed(waiting: &mut Waiting) -> Arc<Endpoint> {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     loop {
         match waiting.poll(&Context::from_waker(&waker)) {
-            Poll::Ready(Turn::Place(endpoint)) => return Some(endpoint),
+            Poll::Ready(Turn::Place(endpoint)) => return endpoint,
             Poll::Ready(Turn::LooksAgain) => panic!("nothing has changed"),
             Poll::Pending => {
                 let patience = Duration::from_secs(60);
