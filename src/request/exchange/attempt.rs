@@ -6,10 +6,14 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 
 use crate::base::error::{Blame, RetrySafety};
 use crate::base::time;
+use crate::pure::cache_status;
+use crate::pure::head::Fields;
 use crate::pure::pool::{Tried, UpstreamProtocol};
+use crate::pure::scheduler::Memory;
 use crate::request::buffers::Grant;
 use crate::request::exchange::channel::{Channel, ServerEnd};
 use crate::request::exchange::choice::{self, Choice};
@@ -35,6 +39,9 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
                 let now = channel.connection.worker.now();
                 channel.scratch.record.first_byte_came(now);
                 choice.answers(channel.scratch.response.status, now);
+                if let Some(memory) = &forward.memory {
+                    note_cache(channel, memory, choice.waited(now));
+                }
                 if !wants_another(channel, forward, repeats) {
                     return Ok(choice);
                 }
@@ -50,6 +57,15 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
         tried.add(choice.lease.endpoint().record.slot);
         repeats += 1;
         channel.rewind();
+    }
+}
+
+/// Notes whether the answer came out of the server's cache, where it says.
+fn note_cache(channel: &Channel<'_>, memory: &Memory, waited: Duration) {
+    let Some(server) = &channel.server else { return };
+    let fields = Fields { bytes: server.buffer.bytes(), list: &channel.scratch.response.fields };
+    if let Some(is_hit) = cache_status::is_hit(fields) {
+        memory.costs.note(is_hit, waited);
     }
 }
 

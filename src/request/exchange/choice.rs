@@ -1,6 +1,7 @@
 //! The choice of a server for one attempt, and what becomes of it: its lease, its outcome, its connection.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::error::Blame;
 use crate::base::time::Timestamp;
@@ -61,7 +62,12 @@ pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried)
 impl Choice {
     /// The server's answer has begun.
     pub fn answers(&mut self, status: u16, now: Timestamp) {
-        self.lease.outcome(Outcome::Answered { status, latency: now.since(self.chosen) });
+        self.lease.answered(status, now.since(self.chosen), now);
+    }
+
+    /// How long the server has had the request.
+    pub fn waited(&self, now: Timestamp) -> Duration {
+        now.since(self.chosen)
     }
 
     /// The attempt failed before the answer.

@@ -13,6 +13,7 @@ use crate::pure::h1::request::{RequestHead, RequestHeadError, Version};
 use crate::pure::pool::Pool;
 use crate::pure::refusal::Refusal;
 use crate::pure::rule::Rule;
+use crate::pure::scheduler::Memory;
 use crate::pure::trace::Trace;
 use crate::request::account::{Described, Record};
 use crate::request::buffers::Buffer;
@@ -50,6 +51,8 @@ pub struct Forward {
     pub index: PoolIndex,
     /// What the scheduler hashes.
     pub key: Option<u64>,
+    /// What the scheduler's instances remember together, where it goes by a key.
+    pub memory: Option<Arc<Memory>>,
 }
 
 /// Decides what becomes of the request whose head the buffer begins with. For a server, its head is ready in
@@ -132,8 +135,12 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
             push_max_forwards(&mut scratch.forwarded, left);
         }
         let key = passage.key;
+        let memory = pool.pool.scheduler.method.is_keyed().then(|| Arc::clone(&pool.memory));
+        if let (Some(memory), Some(key)) = (&memory, key) {
+            memory.locality.name(key, view.path);
+        }
         let (pool, record) = (Arc::clone(&pool.pool), Arc::clone(&pool.record));
-        Ok(Decision::Forward(Forward { pool, record, index, key }))
+        Ok(Decision::Forward(Forward { pool, record, index, key, memory }))
     })
 }
 
