@@ -13,6 +13,7 @@ use crate::pure::rule::{Action, FieldChange, HostPattern};
 pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
     unused_pools(config, warnings);
     powerless_pools(config, warnings);
+    idle_keys(config, warnings);
     overlapping_listeners(config, warnings);
     unserved_listeners(config, warnings);
     unknown_clients(config, warnings);
@@ -84,6 +85,25 @@ fn powerless_pools(config: &Config, warnings: &mut Vec<Problem>) {
 }
 
 /// Listeners of which one takes the other's addresses as well: which of them a connection reaches is the system's choice.
+/// Rules whose key nobody hashes.
+fn idle_keys(config: &Config, warnings: &mut Vec<Problem>) {
+    for (rule, place) in config.rules.iter().zip(&config.places.rules) {
+        let Some(key) = &rule.key else { continue };
+        let pools = pools_of(&rule.action);
+        let hashes =
+            |pool: &PoolIndex| config.pools.get(pool.0 as usize).is_some_and(|pool| pool.scheduler.method.is_keyed());
+        if !pools.iter().any(hashes) {
+            let problem = Problem::at(
+                place.key.as_ref().unwrap_or(&place.node),
+                format!("nothing hashes the key {key} of this rule"),
+            )
+            .as_warning();
+            let problem = problem.label("its pool goes without a key");
+            warnings.push(problem.help(r#"give the pool a scheduler that goes by a key: scheduler "mh""#));
+        }
+    }
+}
+
 fn overlapping_listeners(config: &Config, warnings: &mut Vec<Problem>) {
     let covers = |wide: IpAddr, narrow: IpAddr| match wide {
         IpAddr::V4(wide) => wide.is_unspecified() && narrow.is_ipv4(),

@@ -106,8 +106,11 @@ fn most_loaded(view: &PoolView<'_>, home: &Home) -> Option<usize> {
     })
 }
 
+/// The least loaded; among equals the key says which, or the first in the file would get all that comes while nothing is busy.
 fn least_of_all(view: &PoolView<'_>, key: u64) -> Option<usize> {
-    least(view, &WeightedConnections, (0..view.candidates.len()).filter(|index| takes_key(view, *index, key)))
+    let count = view.candidates.len();
+    let from = (key % count.max(1) as u64) as usize;
+    least(view, &WeightedConnections, (from..count).chain(0..from).filter(|index| takes_key(view, *index, key)))
 }
 
 /// Whether a key should leave a server: it has more in flight than its weight, and an eligible one has less than half of its.

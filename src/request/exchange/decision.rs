@@ -21,6 +21,7 @@ use crate::request::connection::Connection;
 use crate::request::exchange::failure::Failure;
 use crate::request::exchange::scratch::Scratch;
 use crate::shared::counters::PoolRecord;
+use crate::shared::snapshot::PoolSnapshot;
 
 /// What becomes of a request.
 #[derive(Debug)]
@@ -53,6 +54,17 @@ pub struct Forward {
     pub key: Option<u64>,
     /// What the scheduler's instances remember together, where it goes by a key.
     pub memory: Option<Arc<Memory>>,
+}
+
+impl Forward {
+    /// A request for `path`, on its way to the pool that stands at `index`.
+    fn to(pool: &PoolSnapshot, index: PoolIndex, key: Option<u64>, path: &str) -> Self {
+        let memory = pool.pool.scheduler.method.is_keyed().then(|| Arc::clone(&pool.memory));
+        if let (Some(memory), Some(key)) = (&memory, key) {
+            memory.locality.name(key, path);
+        }
+        Self { pool: Arc::clone(&pool.pool), record: Arc::clone(&pool.record), index, key, memory }
+    }
 }
 
 /// Decides what becomes of the request whose head the buffer begins with. For a server, its head is ready in
@@ -134,13 +146,7 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
         {
             push_max_forwards(&mut scratch.forwarded, left);
         }
-        let key = passage.key;
-        let memory = pool.pool.scheduler.method.is_keyed().then(|| Arc::clone(&pool.memory));
-        if let (Some(memory), Some(key)) = (&memory, key) {
-            memory.locality.name(key, view.path);
-        }
-        let (pool, record) = (Arc::clone(&pool.pool), Arc::clone(&pool.record));
-        Ok(Decision::Forward(Forward { pool, record, index, key, memory }))
+        Ok(Decision::Forward(Forward::to(pool, index, passage.key, view.path)))
     })
 }
 
