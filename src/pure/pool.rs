@@ -17,7 +17,7 @@ mod state;
 mod view;
 
 pub use load::Load;
-pub use pace::{Dispatch, Pace};
+pub use pace::Pace;
 pub use state::{State, Wanted};
 pub use view::{Candidate, Ineligible, PoolView, Share, Tried, is_in_panic};
 

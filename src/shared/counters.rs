@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::id::{ServerId, ServerSlot};
+use crate::base::time;
 use crate::pure::pool::Load;
 use crate::shared::outcome::Outcome;
 use crate::shared::spaced::Spaced;
@@ -150,6 +151,14 @@ impl ServerRecord {
     /// Counts an attempt that is given to this server.
     pub fn count_request(&self) {
         self.traffic.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Begins to measure an attempt. Returns the requests in flight, that one among them.
+    #[cold]
+    pub fn begin_measuring(&self) -> u32 {
+        let active = self.load.active().max(1);
+        self.load.pace.begins(time::now(), active);
+        active
     }
 
     /// Counts that the attempt is a repetition.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::base::id::PoolIndex;
 use crate::base::time::{self, Timestamp};
 use crate::pure::control::watch::CONNECT_FAILURES_MAX;
-use crate::pure::pool::{Dispatch, Ineligible, Tried};
+use crate::pure::pool::{Ineligible, Tried};
 use crate::pure::trace::Trace;
 use crate::shared::choose::{Ask, Place, Schedulers};
 use crate::shared::outcome::{Outcome, OutcomeSender, Report};
@@ -25,8 +25,9 @@ pub struct Lease {
     endpoint: Arc<Endpoint>,
     outcomes: Rc<OutcomeSender>,
     outcome: Option<Outcome>,
-    /// When it was taken, where the pool's scheduler asks how fast servers answer.
-    dispatch: Option<Dispatch>,
+    /// The requests in flight when it was taken, itself among them, where the pool's scheduler asks how fast servers answer;
+    /// elsewhere 0.
+    active: u32,
 }
 
 /// Why no place was given.
@@ -53,9 +54,8 @@ impl Lease {
             return None;
         }
         endpoint.record.count_request();
-        let load = &endpoint.record.load;
-        let dispatch = endpoint.is_measured.then(|| load.pace.begins(time::now(), load.active()));
-        Some(Self { endpoint: Arc::clone(endpoint), outcomes: Rc::clone(outcomes), outcome: None, dispatch })
+        let active = if endpoint.is_measured { endpoint.record.begin_measuring() } else { 0 };
+        Some(Self { endpoint: Arc::clone(endpoint), outcomes: Rc::clone(outcomes), outcome: None, active })
     }
 
     /// The server.
@@ -68,11 +68,11 @@ impl Lease {
         self.endpoint.record.forget_connect_failures();
     }
 
-    /// The answer has begun, at `now`.
+    /// The answer has begun, at `now` and after `latency`.
     pub fn answered(&mut self, status: u16, latency: Duration, now: Timestamp) {
         self.outcome(Outcome::Answered { status, latency });
-        if let Some(dispatch) = self.dispatch {
-            self.endpoint.record.load.pace.answers(now, now.since(dispatch.at), dispatch.active);
+        if self.active > 0 {
+            self.endpoint.record.load.pace.answers(now, latency, self.active);
         }
     }
 
@@ -89,7 +89,7 @@ impl Drop for Lease {
         let unsaid = if std::thread::panicking() { Outcome::OwnFault } else { Outcome::ClientAborted };
         let outcome = self.outcome.unwrap_or(unsaid);
         record.count_outcome(outcome);
-        if self.dispatch.is_some() {
+        if self.active > 0 {
             record.load.pace.ends(time::now(), matches!(outcome, Outcome::Answered { .. }));
         }
         // Answers are told by the counters: only what is evidence against the server is worth a message.
