@@ -283,9 +283,9 @@ impl Method {
         )
     }
 
-    /// Whether it asks how fast servers answer.
+    /// Whether servers' answers are measured for it: how fast they come, and where keys count, whether out of a cache.
     pub const fn is_measuring(&self) -> bool {
-        matches!(self, Self::SeenCapacity(_) | Self::PeakEwma | Self::CostBounded { .. })
+        self.is_keyed() || matches!(self, Self::SeenCapacity(_) | Self::PeakEwma)
     }
 
     /// The most keys whose servers it remembers; `None`: it remembers none.

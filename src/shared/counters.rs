@@ -153,12 +153,16 @@ impl ServerRecord {
         self.traffic.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Begins to measure an attempt. Returns the requests in flight, that one among them.
+    /// Begins to measure an attempt.
     #[cold]
-    pub fn begin_measuring(&self) -> u32 {
-        let active = self.load.active().max(1);
-        self.load.pace.begins(time::now(), active);
-        active
+    pub fn begin_measuring(&self) {
+        self.load.pace.begins(time::now(), self.load.active());
+    }
+
+    /// Ends to measure an attempt.
+    #[cold]
+    pub fn end_measuring(&self, outcome: Outcome) {
+        self.load.pace.ends(time::now(), matches!(outcome, Outcome::Answered { .. }));
     }
 
     /// Counts that the attempt is a repetition.

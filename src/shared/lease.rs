@@ -7,10 +7,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::base::id::PoolIndex;
-use crate::base::time::{self, Timestamp};
 use crate::pure::control::watch::CONNECT_FAILURES_MAX;
 use crate::pure::pool::{Ineligible, Tried};
 use crate::pure::trace::Trace;
@@ -25,9 +23,6 @@ pub struct Lease {
     endpoint: Arc<Endpoint>,
     outcomes: Rc<OutcomeSender>,
     outcome: Option<Outcome>,
-    /// The requests in flight when it was taken, itself among them, where the pool's scheduler asks how fast servers answer;
-    /// elsewhere 0.
-    active: u32,
 }
 
 /// Why no place was given.
@@ -54,8 +49,10 @@ impl Lease {
             return None;
         }
         endpoint.record.count_request();
-        let active = if endpoint.is_measured { endpoint.record.begin_measuring() } else { 0 };
-        Some(Self { endpoint: Arc::clone(endpoint), outcomes: Rc::clone(outcomes), outcome: None, active })
+        if endpoint.is_measured {
+            endpoint.record.begin_measuring();
+        }
+        Some(Self { endpoint: Arc::clone(endpoint), outcomes: Rc::clone(outcomes), outcome: None })
     }
 
     /// The server.
@@ -66,14 +63,6 @@ impl Lease {
     /// A connection to the server was made.
     pub fn connected(&self) {
         self.endpoint.record.forget_connect_failures();
-    }
-
-    /// The answer has begun, at `now` and after `latency`.
-    pub fn answered(&mut self, status: u16, latency: Duration, now: Timestamp) {
-        self.outcome(Outcome::Answered { status, latency });
-        if self.active > 0 {
-            self.endpoint.record.load.pace.answers(now, latency, self.active);
-        }
     }
 
     /// Says how the request ends, as far as is known; the last word counts, when the lease is dropped.
@@ -89,8 +78,8 @@ impl Drop for Lease {
         let unsaid = if std::thread::panicking() { Outcome::OwnFault } else { Outcome::ClientAborted };
         let outcome = self.outcome.unwrap_or(unsaid);
         record.count_outcome(outcome);
-        if self.active > 0 {
-            record.load.pace.ends(time::now(), matches!(outcome, Outcome::Answered { .. }));
+        if self.endpoint.is_measured {
+            record.end_measuring(outcome);
         }
         // Answers are told by the counters: only what is evidence against the server is worth a message.
         if outcome.is_failure() {

@@ -38,7 +38,7 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
                 let now = channel.connection.worker.now();
                 channel.scratch.record.first_byte_came(now);
                 choice.answers(channel.scratch.response.status, now);
-                if forward.pool.scheduler.method.is_keyed() {
+                if choice.is_measured() {
                     note_cache(channel, forward, choice.waited(now));
                 }
                 if !wants_another(channel, forward, repeats) {
