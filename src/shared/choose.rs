@@ -3,12 +3,13 @@
 //! It refuses to wait, to dial and to reserve: [`crate::shared::lease`] reserves what is chosen here.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use crate::base::id::{PoolIndex, ServerSlot};
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
 use crate::pure::pool::{PoolView, Tried};
-use crate::pure::scheduler::{self, Phase, Pick, Scheduler};
+use crate::pure::scheduler::{self, Memory, Phase, Pick, Scheduler};
 use crate::pure::trace::Trace;
 use crate::shared::snapshot::{PoolSnapshot, Snapshot};
 
@@ -159,7 +160,14 @@ impl Schedulers {
         let mut inner = self.inner.borrow_mut();
         let Inner { rng, instances } = &mut *inner;
         let schedulers = instance(instances, place, self.phases, rng)?;
-        choose_server(place.pool, schedulers, ask, rng, trace)
+        let index = choose_server(place.pool, schedulers, ask, rng, trace)?;
+        if let Some(key) = ask.key
+            && place.pool.pool.scheduler.method.is_keyed()
+            && !trace.is_recording()
+        {
+            place.pool.note_key(key, index);
+        }
+        Some(index)
     }
 }
 
@@ -210,15 +218,16 @@ fn instance<'a>(
         if let Some(elsewhere) = instances.iter().position(is_it) {
             instances.swap(elsewhere, place.index);
         } else if let Some(free) = instances.get_mut(place.index) {
-            let mut build = || {
+            let mut build = |memory: &Arc<Memory>| {
                 let phase = match phases {
                     Phases::Start => Phase::Start,
                     Phases::Seeded => Phase::Seeded(rng.next_u64()),
                 };
-                scheduler::build(&place.pool.pool.scheduler, phase)
+                scheduler::build(&place.pool.pool.scheduler, memory, phase)
             };
-            let scheduler = build();
-            *free = Some(Instance { roster, scheduler, backups: place.pool.has_backups().then(build) });
+            let scheduler = build(&place.pool.memory);
+            let backups = place.pool.backup_memory.as_ref().map(build);
+            *free = Some(Instance { roster, scheduler, backups });
         }
     }
     instances.get(place.index)?.as_ref()

@@ -104,6 +104,9 @@ impl Lease {
 
     fn of_reserved(endpoint: &Arc<Endpoint>, outcomes: &Rc<OutcomeSender>, queue: Option<&Arc<Queue>>) -> Self {
         endpoint.record.count_request();
+        if endpoint.is_measured {
+            endpoint.record.begin_measuring();
+        }
         let (endpoint, outcomes) = (Arc::clone(endpoint), Rc::clone(outcomes));
         Self { endpoint, outcomes, outcome: None, queue: queue.map(Arc::clone) }
     }
@@ -130,6 +133,9 @@ impl Drop for Lease {
         let unsaid = if std::thread::panicking() { Outcome::OwnFault } else { Outcome::ClientAborted };
         let outcome = self.outcome.unwrap_or(unsaid);
         record.count_outcome(outcome);
+        if self.endpoint.is_measured {
+            record.end_measuring(outcome);
+        }
         match &self.queue {
             None => record.load.release(),
             // Whoever gets the place has to know first what it has come to.

@@ -16,6 +16,7 @@ use crate::pure::config::Config;
 use crate::pure::pool::{Candidate, Pool, PoolView, Share, State, Tried, Wanted, is_in_panic};
 use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::compile::RuleSet;
+use crate::pure::scheduler::Memory;
 use crate::shared::counters::{PoolRecord, ProcessCounters};
 pub use crate::shared::endpoint::Endpoint;
 use crate::shared::queue::{Queue, Seat};
@@ -72,6 +73,10 @@ pub struct PoolSnapshot {
     pub endpoints: Vec<Arc<Endpoint>>,
     /// Whether so few servers are available that suspicion is ignored.
     pub in_panic: bool,
+    /// What the workers' instances of its scheduler remember together.
+    pub memory: Arc<Memory>,
+    /// The same of the backups, among which the scheduler chooses by itself; `None`: there are none.
+    pub backup_memory: Option<Arc<Memory>>,
     /// The same as long as scheduler and list of servers are: a scheduler's instance lives as long.
     pub roster: u64,
     /// Another for each change of a state or a share.
@@ -115,6 +120,14 @@ impl PoolSnapshot {
     /// Whether some of its servers are backups.
     pub const fn has_backups(&self) -> bool {
         self.first_backup < self.candidates.len()
+    }
+
+    /// A request for a key goes to the server at that position.
+    pub fn note_key(&self, key: u64, index: usize) {
+        match (index.checked_sub(self.first_backup), &self.backup_memory) {
+            (Some(index), Some(memory)) => memory.locality.note(key, index),
+            (Some(_) | None, _) => self.memory.locality.note(key, index),
+        }
     }
 
     /// The server of that number, and its position.
@@ -245,7 +258,8 @@ impl SnapshotStore {
             }
             if let Some(endpoint) = pool.endpoints.get_mut(position) {
                 let (server, record) = (Arc::clone(&known.server), Arc::clone(&known.record));
-                *endpoint = Arc::new(Endpoint::new(server, record, incarnation, Arc::clone(addresses)));
+                let moved = Endpoint::new(server, record, incarnation, Arc::clone(addresses));
+                *endpoint = Arc::new(moved.measured(known.is_measured));
             }
         }
         let has_changed = renew_changed(&mut pools, &old.pools, &mut registry);
@@ -346,10 +360,12 @@ fn assemble_pool(
         .flat_map(|old| old.candidates.iter().zip(&old.endpoints))
         .map(|(candidate, endpoint)| (candidate.slot, (candidate, endpoint)))
         .collect();
+    let is_measured = pool.scheduler.method.is_measuring();
     let mut candidates = Vec::with_capacity(pool.servers.len());
     let mut endpoints = Vec::with_capacity(pool.servers.len());
     let (regular, backups): (Vec<_>, Vec<_>) = pool.servers.iter().partition(|server| !server.is_backup);
-    let first_backup = regular.len();
+    // Where all are backups, none stands by.
+    let first_backup = if regular.is_empty() { backups.len() } else { regular.len() };
     for (index, server) in regular.into_iter().chain(backups).enumerate() {
         let Enrolled { record, incarnation, named } = registry.enrol(server, (position, index));
         let kept = held.get(&record.slot).filter(|(candidate, _)| candidate.incarnation == incarnation);
@@ -364,18 +380,40 @@ fn assemble_pool(
             load: Arc::clone(&record.load),
         });
         endpoints.push(match kept {
-            Some((old, endpoint)) if *old.server == **server => Arc::clone(endpoint),
-            _ => Arc::new(Endpoint::new(Arc::clone(server), record, incarnation, named)),
+            Some((old, endpoint)) if *old.server == **server && endpoint.is_measured == is_measured => {
+                Arc::clone(endpoint)
+            }
+            _ => Arc::new(Endpoint::new(Arc::clone(server), record, incarnation, named).measured(is_measured)),
         });
     }
+    let is_same_scheduler = |old: &&PoolSnapshot| old.pool.scheduler == pool.scheduler;
     let is_same_roster = |old: &&PoolSnapshot| {
-        old.pool.scheduler == pool.scheduler
+        // Tables are made from the weights; those who count see them in the view.
+        let weight = |candidate: &Candidate| pool.scheduler.method.is_keyed().then_some(candidate.server.weight);
+        let known = |candidate: &Candidate| (candidate.slot, weight(candidate));
+        is_same_scheduler(old)
             && old.first_backup == first_backup
-            && old.candidates.iter().map(|old| old.slot).eq(candidates.iter().map(|new| new.slot))
+            && old.candidates.iter().map(known).eq(candidates.iter().map(known))
+    };
+    let (roster, memory, backup_memory) = match old.filter(is_same_roster) {
+        Some(old) => (old.roster, Arc::clone(&old.memory), old.backup_memory.clone()),
+        None => {
+            let remembered = old.filter(is_same_scheduler);
+            let memory = |servers: &[Candidate], old: Option<&Arc<Memory>>| {
+                let servers = servers.iter().map(|candidate| &*candidate.server);
+                Arc::new(Memory::new(&pool.scheduler, servers, old.map(AsRef::as_ref)))
+            };
+            let (regular, backups) = candidates.split_at(first_backup);
+            let backup_memory =
+                (!backups.is_empty()).then(|| memory(backups, remembered.and_then(|old| old.backup_memory.as_ref())));
+            (registry.next_roster(), memory(regular, remembered.map(|old| &old.memory)), backup_memory)
+        }
     };
     let record = registry.pool_record(&pool.name);
     PoolSnapshot {
-        roster: old.filter(is_same_roster).map_or_else(|| registry.next_roster(), |old| old.roster),
+        roster,
+        memory,
+        backup_memory,
         generation: registry.next_generation(),
         queue: pool.queue.is_some().then(|| Arc::clone(&record.queue)),
         record,

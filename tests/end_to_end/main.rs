@@ -39,6 +39,7 @@ mod queue;
 mod reports;
 mod retry;
 mod rules_applied;
+mod schedulers;
 mod standby;
 mod tls;
 mod trust;

@@ -14,6 +14,7 @@ pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
     unused_pools(config, warnings);
     powerless_pools(config, warnings);
     pools_of_backups(config, warnings);
+    idle_keys(config, warnings);
     overlapping_listeners(config, warnings);
     unserved_listeners(config, warnings);
     unknown_clients(config, warnings);
@@ -91,6 +92,25 @@ fn pools_of_backups(config: &Config, warnings: &mut Vec<Problem>) {
             let problem = Problem::at(place, format!("all servers of `{}` are backups", pool.name)).as_warning();
             let problem = problem.label("each gets requests as if it were none");
             warnings.push(problem.help("a backup stands by for servers without `backup=#true`"));
+        }
+    }
+}
+
+/// Rules whose key nobody hashes.
+fn idle_keys(config: &Config, warnings: &mut Vec<Problem>) {
+    for (rule, place) in config.rules.iter().zip(&config.places.rules) {
+        let Some(key) = &rule.key else { continue };
+        let pools = pools_of(&rule.action);
+        let hashes =
+            |pool: &PoolIndex| config.pools.get(pool.0 as usize).is_some_and(|pool| pool.scheduler.method.is_keyed());
+        if !pools.iter().any(hashes) {
+            let problem = Problem::at(
+                place.key.as_ref().unwrap_or(&place.node),
+                format!("nothing hashes the key {key} of this rule"),
+            )
+            .as_warning();
+            let problem = problem.label("its pool goes without a key");
+            warnings.push(problem.help(r#"give the pool a scheduler that goes by a key: scheduler "mh""#));
         }
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::*;
 use crate::base::id::ServerSlot;
-use crate::pure::pool::{Pool, SchedulerConfig, Server, State, Ties, WrrMode};
+use crate::pure::pool::{Method, Pool, Server, State, Ties, WrrMode};
 use crate::shared::snapshot::tests::{SUSPECT, TestServer, config_of, no_rules, pool_of, store_of};
 use crate::shared::snapshot::{SnapshotStore, StateChange};
 
-const SMOOTH: SchedulerConfig = SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth);
+const SMOOTH: Method = Method::WeightedRoundRobin(WrrMode::Smooth);
 
 fn choose(
     schedulers: &Schedulers,
@@ -60,20 +60,18 @@ fn a_scheduler_goes_on_where_it_was_when_states_change_and_pools_move() {
 
 #[test]
 fn another_list_of_servers_gets_another_scheduler() {
-    let store = store_of(vec![pool_of("p", SchedulerConfig::RoundRobin, &[("a", 1, 1, None), ("b", 2, 1, None)])]);
+    let store = store_of(vec![pool_of("p", Method::RoundRobin, &[("a", 1, 1, None), ("b", 2, 1, None)])]);
     let schedulers = Schedulers::from_start();
     assert_eq!(next(&schedulers, &store, 0), Some(0));
-    store.reload(
-        config_of(vec![pool_of("p", SchedulerConfig::RoundRobin, &[("b", 2, 1, None), ("c", 3, 1, None)])]),
-        no_rules(),
-    );
+    store
+        .reload(config_of(vec![pool_of("p", Method::RoundRobin, &[("b", 2, 1, None), ("c", 3, 1, None)])]), no_rules());
     assert_eq!(next(&schedulers, &store, 0), Some(0));
     assert_eq!(next(&schedulers, &store, 0), Some(1));
 }
 
 #[test]
 fn a_repetition_goes_to_another_server_and_only_at_last_to_the_same() {
-    for scheduler in [SMOOTH, SchedulerConfig::RoundRobin, SchedulerConfig::WeightedLeastConnections(Ties::Rotate)] {
+    for scheduler in [SMOOTH, Method::RoundRobin, Method::WeightedLeastConnections(Ties::Rotate)] {
         let store = store_of(vec![pool_of("p", scheduler, &[("a", 1, 1, None), ("b", 2, 1, None)])]);
         let schedulers = Schedulers::from_start();
         let pick = |slots: &[u32]| choose(&schedulers, &store, 0, &tried(slots), &mut Trace::off());
@@ -165,7 +163,7 @@ fn a_choice_without_a_trace_notes_nothing() {
 }
 
 /// A pool of servers, some of them backups, with that scheduler.
-fn with_backups(scheduler: SchedulerConfig, servers: &[(&str, bool, Option<u32>)]) -> SnapshotStore {
+fn with_backups(scheduler: Method, servers: &[(&str, bool, Option<u32>)]) -> SnapshotStore {
     let plain: Vec<_> = servers.iter().map(|(name, _, max)| (*name, 1, 1, *max)).collect();
     let pool = Pool::clone(&pool_of("p", scheduler, &plain));
     let marked = pool
@@ -180,10 +178,10 @@ fn with_backups(scheduler: SchedulerConfig, servers: &[(&str, bool, Option<u32>)
 #[test]
 fn a_backup_is_used_only_where_no_other_server_may_get_the_request() {
     let schedulers = [
-        SchedulerConfig::RoundRobin,
-        SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth),
-        SchedulerConfig::WeightedRoundRobin(WrrMode::Ipvs),
-        SchedulerConfig::WeightedLeastConnections(Ties::Rotate),
+        Method::RoundRobin,
+        Method::WeightedRoundRobin(WrrMode::Smooth),
+        Method::WeightedRoundRobin(WrrMode::Ipvs),
+        Method::WeightedLeastConnections(Ties::Rotate),
     ];
     for scheduler in schedulers {
         // The backup stands first in the file, and last in the snapshot.
@@ -219,7 +217,7 @@ fn a_backup_is_used_only_where_no_other_server_may_get_the_request() {
 
 #[test]
 fn a_backup_helps_where_all_places_of_the_others_are_taken() {
-    let store = with_backups(SchedulerConfig::RoundRobin, &[("a", false, Some(1)), ("spare", true, None)]);
+    let store = with_backups(Method::RoundRobin, &[("a", false, Some(1)), ("spare", true, None)]);
     let schedulers = Schedulers::from_start();
     let mut trace = Trace::recording();
     assert_eq!(choose(&schedulers, &store, 0, &Tried::NONE, &mut trace), Some(0));
@@ -231,9 +229,9 @@ fn a_backup_helps_where_all_places_of_the_others_are_taken() {
 
 #[test]
 fn a_pool_of_backups_alone_uses_them() {
-    let one = with_backups(SchedulerConfig::RoundRobin, &[("spare", true, None)]);
+    let one = with_backups(Method::RoundRobin, &[("spare", true, None)]);
     assert_eq!(choose(&Schedulers::seeded(1), &one, 0, &Tried::NONE, &mut Trace::off()), Some(0));
-    let two = with_backups(SchedulerConfig::RoundRobin, &[("s", true, None), ("t", true, None)]);
+    let two = with_backups(Method::RoundRobin, &[("s", true, None), ("t", true, None)]);
     let schedulers = Schedulers::from_start();
     let mut picks = [0; 2].map(|_: i32| choose(&schedulers, &two, 0, &Tried::NONE, &mut Trace::off()).unwrap());
     picks.sort_unstable();

@@ -8,7 +8,7 @@ use crate::pure::pool::{QueueBounds, Share};
 const BOUNDS: QueueBounds = QueueBounds { max: 2, timeout: Duration::from_secs(1) };
 
 fn pool(servers: &[TestServer<'_>]) -> Arc<Pool> {
-    let pool = Pool::clone(&pool_of("p", SchedulerConfig::RoundRobin, servers));
+    let pool = Pool::clone(&pool_of("p", Method::RoundRobin, servers));
     Arc::new(Pool { queue: Some(BOUNDS), ..pool })
 }
 
@@ -149,7 +149,7 @@ fn a_reload_that_takes_the_queue_or_the_pool_away_ends_the_waits() {
     let bench = bench(&[("a", 1, 1, Some(1))]);
     let at_a = bench.place(None);
     let mut waiting = bench.wait(None);
-    bench.store.reload(config_of(vec![pool_of("p", SchedulerConfig::RoundRobin, &[("a", 1, 1, Some(1))])]), no_rules());
+    bench.store.reload(config_of(vec![pool_of("p", Method::RoundRobin, &[("a", 1, 1, Some(1))])]), no_rules());
     assert!(matches!(poll(&mut waiting), Poll::Ready(Err(Again))));
     assert_eq!(bench.ask(None).unwrap_err(), Refused::AllFull);
     bench.store.reload(config_of(vec![pool(&[("a", 1, 1, Some(1))])]), no_rules());
