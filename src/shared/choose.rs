@@ -69,10 +69,10 @@ fn own_server(pool: &PoolSnapshot, ask: &Ask<'_>, trace: &mut Trace) -> Option<u
     let (index, candidate) = pool.candidate_of(ask.own?)?;
     let name = &candidate.server.id.server;
     if !pool.view(ask.tried).takes_back(candidate) || candidate.is_full() {
-        trace.note("persist", || format!("the client belongs to {name}, which may not get this request"));
+        trace.note("persistence", || format!("the client belongs to {name}, which may not get this request"));
         return None;
     }
-    trace.note("persist", || format!("the client belongs to {name}"));
+    trace.note("persistence", || format!("the client belongs to {name}"));
     Some(index)
 }
 

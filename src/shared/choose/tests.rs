@@ -237,3 +237,72 @@ fn a_pool_of_backups_alone_uses_them() {
     picks.sort_unstable();
     assert_eq!(picks, [0, 1]);
 }
+
+#[test]
+fn a_backup_is_the_home_of_no_key_until_the_others_are_gone() {
+    let locality = Method::ReplicatedLocality { keys_max: 1000, shrink_after: std::time::Duration::from_secs(60) };
+    for method in [Method::Maglev, Method::Rendezvous, Method::BoundedHash { percent: 125 }, locality] {
+        let servers = [("spare", true, None), ("a", false, None), ("b", false, None), ("late", true, None)];
+        let store = with_backups(method, &servers);
+        let schedulers = Schedulers::seeded(1);
+        let homes = || -> Vec<usize> {
+            let snapshot = store.load();
+            let place = Place::of(&snapshot, PoolIndex(0)).unwrap();
+            let ask = |key| Ask { key: Some(key), own: None, tried: &Tried::NONE, now: Timestamp::ZERO };
+            let key = |number: u64| crate::pure::rule::hash::hash(&number.to_le_bytes(), 0);
+            (0..200).filter_map(|number| schedulers.choose(&place, &ask(key(number)), &mut Trace::off())).collect()
+        };
+        let among = |homes: &[usize]| homes.iter().copied().collect::<BTreeSet<_>>();
+        let before = homes();
+        assert_eq!((before.len(), among(&before)), (200, [0, 1].into()));
+        let slots: Vec<u32> = store.load().pools[0].candidates.iter().map(|candidate| candidate.slot.0).collect();
+        set(&store, slots[0], State::Down);
+        assert_eq!(among(&homes()), [1].into());
+        set(&store, slots[1], State::Down);
+        // Among the backups, too, each key has a home of its own.
+        let backups = homes();
+        assert_eq!((among(&backups), &homes()), ([2, 3].into(), &backups));
+        set(&store, slots[0], State::Up);
+        set(&store, slots[1], State::Up);
+        assert_eq!(homes().len(), 200);
+        assert_eq!(among(&homes()), [0, 1].into());
+    }
+}
+
+#[test]
+fn a_client_that_belongs_to_a_server_gets_it_whatever_its_share_while_it_may() {
+    let store = store_of(vec![pool_of("p", Method::RoundRobin, &[("a", 1, 1, Some(1)), ("b", 2, 1, None)])]);
+    let own = |tried: &Tried, trace: &mut Trace| {
+        let snapshot = store.load();
+        let ask = Ask { key: None, own: Some(ServerSlot(0)), tried, now: Timestamp::ZERO };
+        Schedulers::seeded(1).choose(&Place::of(&snapshot, PoolIndex(0)).unwrap(), &ask, trace)
+    };
+    let mut trace = Trace::recording();
+    let share = Some(crate::pure::pool::Share::ZERO);
+    for (state, index) in [
+        (State::Up, 0),
+        (State::Drained, 0),
+        (State::Suspect { by_overload: true }, 0),
+        (SUSPECT, 1),
+        (State::Down, 1),
+        (State::Maintenance, 1),
+    ] {
+        store.set_states(&[StateChange { slot: ServerSlot(0), state, share }]);
+        assert_eq!(own(&Tried::NONE, &mut trace), Some(index), "{state}");
+    }
+    set(&store, 0, State::Up);
+    assert_eq!(own(&tried(&[0]), &mut trace), Some(1));
+    store.load().pools[0].candidates[0].load.try_reserve(None);
+    assert_eq!(own(&Tried::NONE, &mut trace), Some(1), "it is full");
+    let notes: Vec<&str> =
+        trace.notes().iter().filter(|note| note.step == "persistence").map(|note| &*note.text).collect();
+    assert_eq!(
+        (notes[0], notes.last().copied().unwrap()),
+        ("the client belongs to a", "the client belongs to a, which may not get this request",)
+    );
+    // Where suspicion is ignored, its own server comes first as well.
+    store.load().pools[0].candidates[0].load.release();
+    set(&store, 0, SUSPECT);
+    set(&store, 1, State::Down);
+    assert_eq!(own(&Tried::NONE, &mut trace), Some(0));
+}
