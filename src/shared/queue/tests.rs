@@ -305,6 +305,51 @@ fn a_place_goes_through_all_threads_in_the_order_of_arrival() {
     assert!(!order.is_empty(), "nobody has waited");
 }
 
+/// One gives its place back in the very moment in which the other begins to wait, and nobody else comes who would notice.
+#[test]
+fn who_begins_to_wait_while_a_place_is_given_back_is_not_forgotten() {
+    const ROUNDS: u32 = 50_000;
+    let a = endpoint(0, Some(1));
+    let queue = queue_of(std::slice::from_ref(&a));
+    // Even: the giver holds the place and may give it back. Odd: the taker has had it.
+    let round = AtomicU32::new(0);
+    let spin_until = |number: u32| {
+        let began = crate::base::time::now();
+        while round.load(Ordering::SeqCst) < number {
+            assert!(crate::base::time::now().since(began) < PATIENCE, "the other has ended");
+            std::hint::spin_loop();
+        }
+    };
+    assert!(reserve(&a));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut rng = Rng::new(1);
+            for number in 0..ROUNDS {
+                spin_until(2 * number);
+                (0..rng.below(200)).for_each(|_| std::hint::spin_loop());
+                queue.give_back(&a);
+                spin_until(2 * number + 1);
+                assert!(reserve(&a));
+                round.store(2 * number + 2, Ordering::SeqCst);
+            }
+        });
+        scope.spawn(|| {
+            for number in 0..ROUNDS {
+                spin_until(2 * number);
+                match queue.join(None, &Tried::NONE, 1, || reserve(&a).then_some(())) {
+                    Joined::Place(()) => {}
+                    Joined::Waits(mut waiting) => drop(until_handed(&mut waiting)),
+                    other => panic!("{other:?}"),
+                }
+                queue.give_back(&a);
+                round.store(2 * number + 1, Ordering::SeqCst);
+            }
+        });
+    });
+    assert_eq!((active(&a), queue.figures().waiting), (1, 0));
+    println!("{} of {ROUNDS} waited", queue.figures().waited);
+}
+
 /// Takes a place as an admission does; waits as long as it takes, or goes away.
 fn one_request(queue: &Arc<Queue>, endpoints: &[Arc<Endpoint>; 2], rng: &mut Rng) -> Option<Arc<Endpoint>> {
     let own = (rng.below(3) == 0).then_some(0);
@@ -336,14 +381,16 @@ fn until_handed(waiting: &mut Waiting) -> Arc<Endpoint> {
             Poll::Ready(Turn::Place(endpoint)) => return endpoint,
             Poll::Ready(Turn::LooksAgain) => panic!("nothing has changed"),
             Poll::Pending => {
-                let patience = Duration::from_secs(60);
                 let began = crate::base::time::now();
-                thread::park_timeout(patience);
-                assert!(crate::base::time::now().since(began) < patience, "a waiter was forgotten");
+                thread::park_timeout(PATIENCE);
+                assert!(crate::base::time::now().since(began) < PATIENCE, "a waiter was forgotten");
             }
         }
     }
 }
+
+/// Far longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Unpark(thread::Thread);
 
