@@ -24,13 +24,16 @@ const NAMES: usize = 1024;
 /// The longest name that is kept, in bytes.
 const NAME_MAX: usize = 128;
 
+/// A key and how it reads.
+type Named = (u64, Box<str>);
+
 /// The places of a pool's keys.
 #[derive(Debug, Default)]
 pub struct Locality {
     keys: Sketch,
     by_server: Box<[Sketch]>,
     seen: AtomicU32,
-    names: Mutex<Vec<Option<(u64, Box<str>)>>>,
+    names: Mutex<Vec<Option<Named>>>,
 }
 
 impl Locality {
@@ -59,7 +62,7 @@ impl Locality {
         }
         let Ok(mut names) = self.names.try_lock() else { return };
         names.resize(NAMES, None);
-        let is_known = |place: &Option<(u64, Box<str>)>| place.as_ref().is_some_and(|(known, _)| *known == key);
+        let is_known = |place: &Option<Named>| place.as_ref().is_some_and(|(known, _)| *known == key);
         if let Some(place) = names.get_mut(place_of(key)).filter(|place| !is_known(place)) {
             *place = Some((key, text.get(..text.floor_char_boundary(NAME_MAX)).unwrap_or_default().into()));
         }

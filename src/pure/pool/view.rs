@@ -77,6 +77,13 @@ pub struct Candidate {
     pub load: Arc<Load>,
 }
 
+impl Candidate {
+    /// Whether as many requests are in flight as it may have.
+    pub fn is_full(&self) -> bool {
+        self.max.is_some_and(|max| self.load.active() >= max)
+    }
+}
+
 /// The servers that one request has tried already, by their numbers, so that they keep their meaning when the snapshot
 /// changes between two attempts.
 #[derive(Clone, Copy, Debug)]
@@ -167,12 +174,15 @@ impl PoolView<'_> {
     /// Whether candidate `index` may get this request: its state allows it, it has a share, a free place, and was not
     /// tried before.
     pub fn is_eligible(&self, index: usize) -> bool {
-        self.candidates.get(index).is_some_and(|candidate| {
-            self.stands(candidate)
-                && !candidate.is_full()
-                && (self.tried.is_empty() || !self.tried.contains(candidate.slot))
-                && (!self.only_well || is_well(candidate))
-        })
+        self.candidates.get(index).is_some_and(|candidate| self.may_get(candidate))
+    }
+
+    /// The same for a candidate of this view.
+    pub fn may_get(&self, candidate: &Candidate) -> bool {
+        self.stands(candidate)
+            && !candidate.is_full()
+            && (self.tried.is_empty() || !self.tried.contains(candidate.slot))
+            && (!self.only_well || is_well(candidate))
     }
 
     /// Whether a candidate may get this request as that of a client who belongs to it: its share does not count.
@@ -209,11 +219,6 @@ fn is_well(candidate: &Candidate) -> bool {
 }
 
 impl Candidate {
-    /// Whether all its places are taken.
-    pub fn is_full(&self) -> bool {
-        self.max.is_some_and(|max| self.load.active() >= max)
-    }
-
     /// Whether it is to be had, as far as an operator is concerned.
     fn counts(&self) -> bool {
         !self.share.is_zero() && !matches!(self.state, State::Drained | State::Maintenance)

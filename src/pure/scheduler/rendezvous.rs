@@ -20,7 +20,7 @@ impl ByKey for Rendezvous {
 
     fn pick(&self, view: &PoolView<'_>, asked: Asked, _: Timestamp, trace: &mut Trace) -> Option<usize> {
         let key = asked.key;
-        let index = highest(view, self.0.names(), key, |index| takes_key(view, index, key))?;
+        let index = highest(&self.0, key, |index| takes_key(view, index, key))?;
         tell_home(trace, Self::NAME, view, index, true);
         Some(index)
     }
@@ -28,12 +28,11 @@ impl ByKey for Rendezvous {
 
 /// Of the candidates that `suits`, the one that scores highest for `key`; the first of equals. The weights are the configured
 /// ones: a share that moves must not move keys.
-pub(super) fn highest(view: &PoolView<'_>, names: &[u64], key: u64, suits: impl Fn(usize) -> bool) -> Option<usize> {
+pub(super) fn highest(memory: &Memory, key: u64, suits: impl Fn(usize) -> bool) -> Option<usize> {
     let mut best: Option<(usize, Wait)> = None;
-    for (index, (candidate, name)) in view.candidates.iter().zip(names).enumerate() {
-        let wait = Wait::of(key, *name, candidate.server.weight);
+    for (index, wait) in memory.waits(key).enumerate() {
         if best.is_none_or(|(_, best)| wait.is_shorter(best)) && suits(index) {
-            best = Some((index, wait));
+            best = Some((index, if memory.is_weighted { wait.to_beat() } else { wait }));
         }
     }
     best.map(|(index, _)| index)
