@@ -489,8 +489,8 @@ fn explained(text: &str) -> Explanation {
 
 #[test]
 fn a_pool_without_a_server_that_may_is_told() {
-    for (queue, reason) in [("", "no-server"), ("queue", "queue-timeout")] {
-        let pool = format!("pool \"p\" {{ server \"s\" \"127.0.0.1:1\" weight=0; {queue}; }}");
+    for (queue, reason) in [("", "no-server"), ("; queue", "queue-timeout")] {
+        let pool = format!("pool \"p\" {{ server \"s\" \"127.0.0.1:1\" weight=0{queue}; }}");
         let explanation = explained(&format!("listen \"127.0.0.1:80\"\n{pool}\nrule \"r\" use=\"p\"\n"));
         assert_eq!(explanation.answer.as_ref().map(|answer| (answer.status, answer.reason)), Some((503, reason)));
         let text = explanation.text(Style::Plain);
