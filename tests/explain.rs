@@ -504,22 +504,6 @@ fn a_pool_without_a_server_that_may_is_told() {
 }
 
 #[test]
-fn a_backup_that_has_to_help_is_told() {
-    let servers = "server \"spare\" \"127.0.0.1:2\" backup=#true; server \"s\" \"127.0.0.1:1\" weight=0";
-    let text = format!("listen \"127.0.0.1:80\"\npool \"p\" {{ {servers}; }}\nrule \"r\" use=\"p\"\n");
-    let told = explained(&text).text(Style::Plain);
-    for part in [
-        "goes to the server `spare` at 127.0.0.1:2",
-        "spare at 127.0.0.1:2: backup, weight 1, 0 in flight, eligible",
-        "no server but the backups may get this request",
-    ] {
-        assert!(told.contains(part), "{part} in\n{told}");
-    }
-    let told = explained(&text.replace("weight=0", "")).text(Style::Plain);
-    assert!(told.contains("goes to the server `s`") && !told.contains("but the backups"), "{told}");
-}
-
-#[test]
 fn nothing_reaches_the_terminal_as_a_control_character() {
     let text = "listen \"127.0.0.1:80\"\nrule \"r\" respond=403 body=\"\\u{1b}[2J\"\n";
     let config = load_text(text).unwrap();
