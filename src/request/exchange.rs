@@ -9,6 +9,7 @@ pub mod decision;
 pub mod failure;
 pub mod flow;
 pub mod head;
+pub mod queueing;
 pub mod scratch;
 
 use std::future::poll_fn;

@@ -11,6 +11,7 @@ use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time;
 use crate::pure::pool::Load;
 use crate::shared::outcome::Outcome;
+use crate::shared::queue::Queue;
 use crate::shared::spaced::Spaced;
 
 pub mod budget;
@@ -239,12 +240,14 @@ pub struct PoolRecord {
     pub name: Arc<str>,
     /// How many of its requests may be sent again.
     pub budget: budget::RetryBudget,
+    /// Where its requests wait, if the pool says so, and how many have.
+    pub queue: Arc<Queue>,
 }
 
 impl PoolRecord {
     /// A record of nothing yet.
     pub fn new(name: Arc<str>) -> Self {
-        Self { name, budget: budget::RetryBudget::default() }
+        Self { name, budget: budget::RetryBudget::default(), queue: Arc::default() }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::pure::rule::{Action, FieldChange, HostPattern};
 pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
     unused_pools(config, warnings);
     powerless_pools(config, warnings);
+    pools_of_backups(config, warnings);
     idle_keys(config, warnings);
     overlapping_listeners(config, warnings);
     unserved_listeners(config, warnings);
@@ -84,7 +85,17 @@ fn powerless_pools(config: &Config, warnings: &mut Vec<Problem>) {
     }
 }
 
-/// Listeners of which one takes the other's addresses as well: which of them a connection reaches is the system's choice.
+/// Pools in which nobody is there to be stood by for.
+fn pools_of_backups(config: &Config, warnings: &mut Vec<Problem>) {
+    for (pool, PoolPlaces { node: place, .. }) in config.pools.iter().zip(&config.places.pools) {
+        if !pool.servers.is_empty() && pool.servers.iter().all(|server| server.is_backup) {
+            let problem = Problem::at(place, format!("all servers of `{}` are backups", pool.name)).as_warning();
+            let problem = problem.label("each gets requests as if it were none");
+            warnings.push(problem.help("a backup stands by for servers without `backup=#true`"));
+        }
+    }
+}
+
 /// Rules whose key nobody hashes.
 fn idle_keys(config: &Config, warnings: &mut Vec<Problem>) {
     for (rule, place) in config.rules.iter().zip(&config.places.rules) {
@@ -104,6 +115,7 @@ fn idle_keys(config: &Config, warnings: &mut Vec<Problem>) {
     }
 }
 
+/// Listeners of which one takes the other's addresses as well: which of them a connection reaches is the system's choice.
 fn overlapping_listeners(config: &Config, warnings: &mut Vec<Problem>) {
     let covers = |wide: IpAddr, narrow: IpAddr| match wide {
         IpAddr::V4(wide) => wide.is_unspecified() && narrow.is_ipv4(),
