@@ -1,5 +1,6 @@
 //! Pure layer: everything that is decided, parsed or computed. No socket, no clock, no log, no runtime: bytes, numbers and
 //! points in time go in, values come out, so that all of it can be tested by itself.
+pub mod clock_table;
 pub mod config;
 pub mod control;
 pub mod decision;
@@ -9,6 +10,7 @@ pub mod h2;
 pub mod head;
 pub mod identity;
 pub mod naming;
+pub mod persistence;
 pub mod pool;
 pub mod proxy_protocol;
 pub mod refusal;

@@ -2,13 +2,16 @@
 //! requests write [`outcome`]s and [`counters`], control reads them.
 //!
 //! On a request's path nothing here waits for a lock, allocates or wakes another thread.
+pub mod choices;
 pub mod choose;
+pub mod cookie_sealer;
 pub mod counters;
 pub mod endpoint;
 pub mod inbox;
 pub mod learned_types;
 pub mod lease;
 pub mod outcome;
+pub mod sharded_table;
 pub mod snapshot;
 pub mod spaced;
 pub mod thread;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::base::id::ServerId;
 use crate::base::units::Bytes;
 use crate::pure::config::CertificateFiles;
+use crate::pure::persistence::Persistence;
 use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::KeySource;
 
@@ -209,6 +210,8 @@ pub struct Pool {
     /// What the scheduler hashes, where the rule says nothing. `None` in this version: rule files can name it once a scheduler
     /// hashes.
     pub key: Option<KeySource>,
+    /// How its clients are kept with their servers; `None`: each request is a new one.
+    pub persistence: Option<Arc<Persistence>>,
     /// How its servers are spoken to.
     pub upstream: Upstream,
     /// Its time bounds.

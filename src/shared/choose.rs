@@ -4,10 +4,10 @@
 
 use std::cell::RefCell;
 
-use crate::base::id::PoolIndex;
+use crate::base::id::{PoolIndex, ServerSlot};
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
-use crate::pure::pool::{PoolView, Tried};
+use crate::pure::pool::{Candidate, Ineligible, PoolView, Tried, Wanted};
 use crate::pure::scheduler::{self, Phase, Pick, Scheduler};
 use crate::pure::trace::Trace;
 use crate::shared::snapshot::{PoolSnapshot, Snapshot};
@@ -17,20 +17,25 @@ const TRACED_MAX: usize = 64;
 
 /// Chooses a server of `pool`: a position in its list, or `None` where no server may get the request.
 ///
+/// The server that the request's client belongs to comes first, where it may get persistent requests: its share does not matter
+/// then, for it is one of new clients. The scheduler is asked only otherwise.
+///
 /// A repetition asks first for a server that is known to be well and was not tried, then for any that was not tried, and at
 /// last for any at all: better the same server on a fresh connection than none.
 pub fn choose_server(
     pool: &PoolSnapshot,
     scheduler: &dyn Scheduler,
-    key: Option<u64>,
-    tried: &Tried,
-    now: Timestamp,
+    ask: &Ask<'_>,
     rng: &mut Rng,
     trace: &mut Trace,
 ) -> Option<usize> {
+    let Ask { key, tried, now, own } = *ask;
     let view = pool.view(tried);
     if trace.is_recording() {
         list_candidates(pool, &view, trace);
+    }
+    if let Some(index) = own.and_then(|own| choose_own(pool, own, tried, trace)) {
+        return Some(index);
     }
     let mut pick = |view: &PoolView<'_>, trace: &mut Trace| match scheduler.pick(view, key, now, rng, trace) {
         Pick::Server(index) => Some(index),
@@ -45,12 +50,45 @@ pub fn choose_server(
     }
     if is_repetition {
         trace.note("scheduler", || "no server is left that this request has not tried: any will do".to_owned());
+        if let Some(index) = own.and_then(|own| choose_own(pool, own, &Tried::NONE, trace)) {
+            return Some(index);
+        }
         if let Some(index) = pick(&pool.view(&Tried::NONE), trace) {
             return Some(index);
         }
     }
     trace.note("scheduler", || "no server may get this request".to_owned());
     None
+}
+
+/// The position of the server that a client belongs to, where that may get the request.
+fn choose_own(pool: &PoolSnapshot, own: ServerSlot, tried: &Tried, trace: &mut Trace) -> Option<usize> {
+    let Some(index) = pool.candidates.iter().position(|candidate| candidate.slot == own) else {
+        trace.note("persistence", || "the client's own server is no longer in the pool".to_owned());
+        return None;
+    };
+    let candidate = pool.candidates.get(index)?;
+    let objection = own_objection(pool, candidate, tried);
+    trace.note("persistence", || {
+        let name = &candidate.server.id.server;
+        match objection {
+            None => format!("the client belongs to {name}, which gets the request: the scheduler is not asked"),
+            Some(why) => format!("the client belongs to {name}, which does not get the request: {why}"),
+        }
+    });
+    objection.is_none().then_some(index)
+}
+
+/// Why a client's own server may not get its request; `None`: it may.
+fn own_objection(pool: &PoolSnapshot, candidate: &Candidate, tried: &Tried) -> Option<Ineligible> {
+    let is_allowed = |wanted| candidate.state.allows(wanted);
+    if !is_allowed(Wanted::Persistent) && !(pool.in_panic && is_allowed(Wanted::InPanic)) {
+        return Some(Ineligible::State(candidate.state));
+    }
+    if let Some(max) = candidate.max.filter(|max| candidate.load.active() >= *max) {
+        return Some(Ineligible::Full(max));
+    }
+    tried.contains(candidate.slot).then_some(Ineligible::Tried)
 }
 
 fn list_candidates(pool: &PoolSnapshot, view: &PoolView<'_>, trace: &mut Trace) {
@@ -122,14 +160,14 @@ impl Schedulers {
 
     /// Chooses a server of the pool at `place`.
     pub fn choose(&self, place: &Place<'_>, ask: &Ask<'_>, trace: &mut Trace) -> Option<usize> {
-        if place.pool.candidates.len() == 1 && !trace.is_recording() {
+        if place.pool.candidates.len() == 1 && ask.own.is_none() && !trace.is_recording() {
             // No scheduler has a say in it: the only server, tried or not, or none.
             return place.pool.view(&Tried::NONE).is_eligible(0).then_some(0);
         }
         let mut inner = self.inner.borrow_mut();
         let Inner { rng, instances } = &mut *inner;
         let scheduler = instance(instances, place, self.phases, rng)?;
-        choose_server(place.pool, scheduler, ask.key, ask.tried, ask.now, rng, trace)
+        choose_server(place.pool, scheduler, ask, rng, trace)
     }
 }
 
@@ -159,6 +197,8 @@ pub struct Ask<'a> {
     pub tried: &'a Tried,
     /// When it asks.
     pub now: Timestamp,
+    /// The server that the request's client belongs to.
+    pub own: Option<ServerSlot>,
 }
 
 /// The instance of a pool's roster; moved here where the pool has moved, made where there is none.

@@ -4,11 +4,12 @@
 //! Counters live outside the snapshot, are found through it, and survive a reload. They are never read to decide on a
 //! request's path, with one exception: the retry budget.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::id::{ServerId, ServerSlot};
 use crate::pure::pool::Load;
+use crate::shared::choices::Choices;
 use crate::shared::outcome::Outcome;
 use crate::shared::spaced::Spaced;
 
@@ -152,6 +153,11 @@ impl ServerRecord {
         self.traffic.requests.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Takes a count back. Only who counted may call it.
+    pub fn uncount_request(&self) {
+        self.traffic.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Counts that the attempt is a repetition.
     pub fn count_retry(&self) {
         self.faults.retries.fetch_add(1, Ordering::Relaxed);
@@ -226,12 +232,18 @@ pub struct PoolRecord {
     pub name: Arc<str>,
     /// How many of its requests may be sent again.
     pub budget: budget::RetryBudget,
+    choices: OnceLock<Choices>,
 }
 
 impl PoolRecord {
     /// A record of nothing yet.
     pub fn new(name: Arc<str>) -> Self {
-        Self { name, budget: budget::RetryBudget::default() }
+        Self { name, budget: budget::RetryBudget::default(), choices: OnceLock::new() }
+    }
+
+    /// Which servers its clients belong to; it has no memory before somebody asks.
+    pub fn choices(&self) -> &Choices {
+        self.choices.get_or_init(Choices::default)
     }
 }
 

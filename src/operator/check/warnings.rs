@@ -13,6 +13,7 @@ use crate::pure::rule::{Action, FieldChange, HostPattern};
 pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
     unused_pools(config, warnings);
     powerless_pools(config, warnings);
+    choices_of_one_process(config, warnings);
     overlapping_listeners(config, warnings);
     unserved_listeners(config, warnings);
     unknown_clients(config, warnings);
@@ -80,6 +81,21 @@ fn powerless_pools(config: &Config, warnings: &mut Vec<Problem>) {
             let problem = Problem::at(place, format!("all servers of `{}` have weight 0", pool.name)).as_warning();
             warnings.push(problem.label("every request gets 503").help("a weight of 0 gets nothing"));
         }
+    }
+}
+
+/// Pools whose clients' choices end with the process, for want of a secret.
+fn choices_of_one_process(config: &Config, warnings: &mut Vec<Problem>) {
+    if config.secret.is_some() {
+        return;
+    }
+    for (pool, places) in config.pools.iter().zip(&config.places.pools) {
+        let Some(place) = &places.needs_secret else { continue };
+        let problem = Problem::at(place, format!("the pool `{}` persists, and there is no `secret`", pool.name));
+        let problem = problem.as_warning().label("a restart forgets it, and no second node knows it");
+        warnings.push(problem.help(
+            "every client then chooses anew: head -c 32 /dev/urandom > secret, and at the top: secret file=\"secret\"",
+        ));
     }
 }
 

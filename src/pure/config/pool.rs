@@ -8,7 +8,7 @@ use super::names::Unique;
 use super::node::Node;
 use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
-use super::{address, limits, upstream_tls};
+use super::{address, limits, persist, upstream_tls};
 use crate::base::id::ServerId;
 use crate::pure::pool::{Pool, SchedulerConfig, Server, Ties, UpstreamProtocol, WrrMode};
 use crate::pure::proxy_protocol::Version;
@@ -29,9 +29,11 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
     }
     let scheduler =
         node.child("scheduler").map_or_else(SchedulerConfig::default, |node| read_scheduler(node, problems));
+    let servers = read_servers(node, name, problems);
     Pool {
         name: Arc::clone(name),
-        servers: read_servers(node, name, problems),
+        persistence: persist::read(node, name, &servers, problems),
+        servers,
         scheduler,
         key: None,
         upstream: settings.upstream,

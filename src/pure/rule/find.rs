@@ -243,4 +243,4 @@ impl CompiledRule {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(in crate::pure) mod tests;

@@ -101,11 +101,11 @@ fn arm_of_key(arms: &[(PoolIndex, u32)], key: u64) -> Option<PoolIndex> {
 }
 
 /// Bits behind the point of [`log2`].
-const FRACTION: u32 = 32;
+pub(in crate::pure) const FRACTION: u32 = 32;
 
 /// The binary logarithm as a fixed-point number, bit by bit in whole numbers: a floating-point one may differ from machine to
 /// machine. The logarithm of 0 counts as that of 1.
-fn log2(number: u64) -> u64 {
+pub(in crate::pure) fn log2(number: u64) -> u64 {
     let number = number.max(1);
     let whole = number.ilog2();
     // The mantissa, from 1 up to 2, with 63 bits behind the point. Squared, the logarithm's next bit comes before the point.

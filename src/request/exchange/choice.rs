@@ -11,6 +11,7 @@ use crate::request::connection::Connection;
 use crate::request::exchange::channel::Channel;
 use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
+use crate::request::exchange::scratch::Scratch;
 use crate::request::stream::ServerStream;
 use crate::request::upstream::Owner;
 use crate::shared::choose::Ask;
@@ -32,23 +33,33 @@ pub struct Choice {
     chosen: Timestamp,
 }
 
-/// Chooses a server that was not tried, where there is one, and takes a place there.
+/// Chooses the server that the client belongs to, or one that was not tried, where there is one, and takes a place there.
 ///
 /// # Errors
 /// [`Refusal::NoServer`] and [`Refusal::PoolFull`].
 pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried) -> Result<Choice, Failure> {
     let worker = &channel.connection.worker;
     let now = worker.now();
-    let record = &mut channel.scratch.record;
+    let Scratch { record, persisting, .. } = &mut *channel.scratch;
     if tried.is_empty() {
         forward.record.budget.note_request(now);
     }
     let pool = PoolRef { index: forward.index, name: &forward.pool.name };
-    let ask = Ask { key: forward.key, tried, now };
-    let lease = worker.admission.admit(pool, ask, &mut Trace::off()).await.map_err(|refused| match refused {
-        Refused::AllFull => Refusal::PoolFull,
-        Refused::NoneAvailable | Refused::PoolGone => Refusal::NoServer,
-    })?;
+    let mut own = persisting.as_ref().and_then(|persisting| persisting.own(now));
+    let lease = loop {
+        let ask = Ask { key: forward.key, tried, now, own: own.map(|own| own.slot) };
+        let admitted = worker.admission.admit(pool, ask, &mut Trace::off()).await;
+        let lease = admitted.map_err(|refused| match refused {
+            Refused::AllFull => Refusal::PoolFull,
+            Refused::NoneAvailable | Refused::PoolGone => Refusal::NoServer,
+        })?;
+        let Some(persisting) = persisting else { break lease };
+        match persisting.settle(worker, &forward.pool, own, &lease, now) {
+            Ok(()) => break lease,
+            Err(other) => own = Some(other),
+        }
+        lease.withdraw();
+    };
     let endpoint = lease.endpoint();
     record.set_server(&endpoint.server);
     if !tried.is_empty() {

@@ -18,6 +18,7 @@ use crate::request::account::{Described, Record};
 use crate::request::buffers::Buffer;
 use crate::request::connection::Connection;
 use crate::request::exchange::failure::Failure;
+use crate::request::exchange::persistence;
 use crate::request::exchange::scratch::Scratch;
 use crate::shared::counters::PoolRecord;
 
@@ -58,7 +59,7 @@ pub struct Forward {
 /// # Errors
 /// [`Failure`] where no rule matches or the request breaks a limit of its rule or listener.
 pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -> Result<Decision, Failure> {
-    let Scratch { request: head, path, captures, changed, record, learning, .. } = scratch;
+    let Scratch { request: head, path, captures, changed, record, learning, persisting, .. } = scratch;
     let bytes = buffer.bytes();
     let listener = &connection.listener;
     let worker = &connection.worker;
@@ -130,6 +131,12 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
             && !changed.request.removes(b"max-forwards")
         {
             push_max_forwards(&mut scratch.forwarded, left);
+        }
+        if pool.pool.persistence.is_some() {
+            *persisting = persistence::begin(connection, &seen, pool);
+            if let Some(persisting) = persisting {
+                persisting.hide_cookie(&mut scratch.forwarded);
+            }
         }
         let key = passage.key;
         let (pool, record) = (Arc::clone(&pool.pool), Arc::clone(&pool.record));

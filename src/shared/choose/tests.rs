@@ -18,7 +18,7 @@ fn choose(
     trace: &mut Trace,
 ) -> Option<usize> {
     let snapshot = store.load();
-    let ask = Ask { key: None, tried, now: Timestamp::ZERO };
+    let ask = Ask { key: None, tried, now: Timestamp::ZERO, own: None };
     schedulers.choose(&Place::of(&snapshot, PoolIndex(pool)).unwrap(), &ask, trace)
 }
 

@@ -31,7 +31,7 @@ impl Bench {
     }
 
     fn admit(&self) -> Result<Lease, Refused> {
-        let ask = Ask { key: None, tried: &Tried::NONE, now: Timestamp::ZERO };
+        let ask = Ask { key: None, tried: &Tried::NONE, now: Timestamp::ZERO, own: None };
         let pool = PoolRef { index: PoolIndex(0), name: &self.name };
         let mut trace = Trace::off();
         let mut admitted = pin!(self.admission.admit(pool, ask, &mut trace));
