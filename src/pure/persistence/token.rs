@@ -286,7 +286,7 @@ mod tests {
             let content = Content { server: ServerTag(server), issued: NOW };
             let mut token = key.seal(pool, content, nonce).unwrap();
             prop_assert_eq!(key.open(pool, &token), Some(content));
-            token[letter] ^= 1 << bit;
+            token[letter] ^= 1_u8 << bit;
             prop_assert_eq!(key.open(pool, &token), None);
         }
 
@@ -294,7 +294,7 @@ mod tests {
         fn any_flipped_bit_below_the_letters_is_refused(nonce: [u8; 12], place in 0..RAW, bit in 0..8) {
             let (key, pool) = (key(&[7; 32], NOW), PoolTag::of("app"));
             let mut raw = decode(&key.seal(pool, content("a"), nonce).unwrap()).unwrap();
-            raw[place] ^= 1 << bit;
+            raw[place] ^= 1_u8 << bit;
             prop_assert_eq!(key.open(pool, &encode(&raw)), None);
         }
 
