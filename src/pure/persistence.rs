@@ -212,12 +212,15 @@ pub fn read_claim(
         let value = cookies(shown.fields, &form.name).find(|value| !value.is_empty());
         key(Form::Learn, value.or_else(|| cookie::path_parameter(shown.raw_path, &form.name))?, form.ttl)
     });
-    let header = persistence.header.as_ref().and_then(|form| {
-        key(Form::Header, shown.fields.named(&form.name).find(|value| !value.is_empty())?, form.ttl)
-    });
+    let header = persistence
+        .header
+        .as_ref()
+        .and_then(|form| key(Form::Header, shown.fields.named(&form.name).find(|value| !value.is_empty())?, form.ttl));
     let session = persistence.tls_session.and_then(|ttl| key(Form::TlsSession, &shown.session?, ttl));
-    let source = persistence.source.and_then(|form| key(Form::Source, network_of(shown.client, form).as_slice(), form.ttl));
-    let home = persistence.tls_session.and(shown.session).and_then(|identity| home_of(&identity, persistence, candidates));
+    let source =
+        persistence.source.and_then(|form| key(Form::Source, network_of(shown.client, form).as_slice(), form.ttl));
+    let home =
+        persistence.tls_session.and(shown.session).and_then(|identity| home_of(&identity, persistence, candidates));
     Claim { cookie, keys: [learned, header, session, source], session_home: home }
 }
 

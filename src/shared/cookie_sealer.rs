@@ -10,7 +10,7 @@ use aws_lc_rs::rand;
 
 use crate::base::time::UnixTime;
 use crate::pure::persistence::token::{
-    Content, PoolTag, TOKEN_LENGTH, TokenKey, TokenSecret, ServerTag, epoch_at, epoch_of,
+    Content, PoolTag, ServerTag, TOKEN_LENGTH, TokenKey, TokenSecret, epoch_at, epoch_of,
 };
 
 /// Seals and opens.

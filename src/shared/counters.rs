@@ -4,8 +4,8 @@
 //! Counters live outside the snapshot, are found through it, and survive a reload. They are never read to decide on a
 //! request's path, with one exception: the retry budget.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::base::id::{ServerId, ServerSlot};
 use crate::pure::pool::Load;

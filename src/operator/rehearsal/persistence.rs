@@ -46,10 +46,7 @@ impl Sealing {
 
 /// The server that the client of a request to `pool` belongs to, as far as can be known here.
 pub(super) fn own(pool: &PoolSnapshot, shown: &Shown<'_>, sealing: &Sealing, trace: &mut Trace) -> Option<ServerSlot> {
-    let Some(persistence) = &pool.pool.persistence else {
-        trace.note(STEP, || "none: the pool has no `persist`".to_owned());
-        return None;
-    };
+    let persistence = pool.pool.persistence.as_ref()?;
     let now = UnixTime::of(wall_clock());
     let open = |token: &[u8]| -> Option<Content> {
         sealing.sealer()?.open(persistence.pool, token, now, persistence.cookie.as_ref()?.ttl)
@@ -101,6 +98,8 @@ fn tell_tables(persistence: &Persistence, claim: &Claim, trace: &mut Trace) {
         tell(Form::TlsSession, &|| "the identity of a TLS session".to_owned());
     }
     if let Some(source) = persistence.source {
-        tell(Form::Source, &|| format!("the client's address, {} bits of IPv4 or {} of IPv6", source.mask, source.mask6));
+        tell(Form::Source, &|| {
+            format!("the client's address, {} bits of IPv4 or {} of IPv6", source.mask, source.mask6)
+        });
     }
 }

@@ -52,7 +52,9 @@ pub(super) fn read(
         check_settings(node, form, problems);
         let ttl = node.setting("ttl").and_then(|value| value.duration());
         let named = |default: Duration| {
-            value.and_then(|value| value.text()).map(|name| NamedForm { name: name.to_owned(), ttl: ttl.unwrap_or(default) })
+            value
+                .and_then(|value| value.text())
+                .map(|name| NamedForm { name: name.to_owned(), ttl: ttl.unwrap_or(default) })
         };
         match form {
             Form::Cookie => found.cookie = value.and_then(|value| read_cookie(node, value, ttl, problems)),
@@ -149,7 +151,8 @@ fn read_cookie(node: Node<'_>, name: Value<'_>, ttl: Option<Duration>, problems:
     }
     if form.name.starts_with("__Host-") && (form.domain.is_some() || form.path != "/") {
         let problem = Problem::at(&name.place(), "a cookie named `__Host-..` has no domain, and the path `/`");
-        problems.add(problem.label("browsers refuse it").help("give it another name, or leave `domain` and `path` out"));
+        problems
+            .add(problem.label("browsers refuse it").help("give it another name, or leave `domain` and `path` out"));
     }
     if form.name.starts_with("__") && form.secure == Some(false) {
         let problem = Problem::at(&name.place(), "a cookie named `__Host-..` or `__Secure-..` has to be secure");
@@ -161,7 +164,8 @@ fn read_cookie(node: Node<'_>, name: Value<'_>, ttl: Option<Duration>, problems:
 /// The value of a cookie's attribute (RFC 6265 4.1.1).
 fn read_attribute(value: Value<'_>, fits: impl Fn(&str) -> bool, problems: &mut Problems) -> Option<String> {
     let text = value.text()?;
-    let is_good = !text.is_empty() && text.is_ascii() && is_value(text) && !text.contains([';', ' ', ',']) && fits(text);
+    let is_good =
+        !text.is_empty() && text.is_ascii() && is_value(text) && !text.contains([';', ' ', ',']) && fits(text);
     if !is_good {
         let problem = Problem::at(&value.place(), "this can't be an attribute of a cookie").label("not this");
         problems.add(problem.help("a domain is such as \"a.test\", a path such as \"/app\""));

@@ -265,7 +265,8 @@ static INCLUDE: NodeForm = NodeForm::new("include", r#"include "more/*.kdl""#).t
 
 static ADMIN: NodeForm = NodeForm::later("admin");
 static FEEDBACK: NodeForm = NodeForm::later("feedback");
-static SECRET: NodeForm = NodeForm::new("secret", r#"secret file="/etc/pointsman/secret""#).with(&[Setting::one("file", FILE)]);
+static SECRET: NodeForm =
+    NodeForm::new("secret", r#"secret file="/etc/pointsman/secret""#).with(&[Setting::one("file", FILE)]);
 static RESOLVER: NodeForm =
     NodeForm::new("resolver", r#"resolver "10.0.0.53""#).taking(&[text("a DNS server's address")], 1).open();
 

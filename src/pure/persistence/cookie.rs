@@ -146,7 +146,8 @@ mod tests {
             ("X-Cookie: N=x", "X-Cookie: N=x\r\n"),
         ];
         for (line, expected) in cases {
-            let mut head = format!("GET /?Cookie:N=x HTTP/1.1\r\nHost: a\r\n{line}\r\nAccept: */*\r\n\r\n").into_bytes();
+            let mut head =
+                format!("GET /?Cookie:N=x HTTP/1.1\r\nHost: a\r\n{line}\r\nAccept: */*\r\n\r\n").into_bytes();
             strip_cookie(&mut head, 0, "N");
             let expected = format!("GET /?Cookie:N=x HTTP/1.1\r\nHost: a\r\n{expected}Accept: */*\r\n\r\n");
             assert_eq!(String::from_utf8(head).unwrap(), expected, "{line}");
@@ -155,7 +156,8 @@ mod tests {
 
     #[test]
     fn the_applications_cookie_is_read_from_its_answers() {
-        let head = Head::new(&[("Set-Cookie", "S=1; Path=/"), ("set-cookie", "S=\"2\";x"), ("Set-Cookie", "S=; Max-Age=0")]);
+        let head =
+            Head::new(&[("Set-Cookie", "S=1; Path=/"), ("set-cookie", "S=\"2\";x"), ("Set-Cookie", "S=; Max-Age=0")]);
         assert_eq!(set_value(head.fields(), "S"), Some(&b"2"[..]));
         assert_eq!(set_value(head.fields(), "Path"), None);
     }

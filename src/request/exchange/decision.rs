@@ -18,7 +18,7 @@ use crate::request::account::{Described, Record};
 use crate::request::buffers::Buffer;
 use crate::request::connection::Connection;
 use crate::request::exchange::failure::Failure;
-use crate::request::exchange::persistence;
+use crate::request::exchange::persistence::Persisting;
 use crate::request::exchange::scratch::Scratch;
 use crate::shared::counters::PoolRecord;
 
@@ -132,12 +132,7 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
         {
             push_max_forwards(&mut scratch.forwarded, left);
         }
-        if pool.pool.persistence.is_some() {
-            *persisting = persistence::begin(connection, &seen, pool);
-            if let Some(persisting) = persisting {
-                persisting.hide_cookie(&mut scratch.forwarded);
-            }
-        }
+        *persisting = Persisting::of(connection, &seen, pool, &mut scratch.forwarded);
         let key = passage.key;
         let (pool, record) = (Arc::clone(&pool.pool), Arc::clone(&pool.record));
         Ok(Decision::Forward(Forward { pool, record, index, key }))

@@ -38,43 +38,44 @@ pub struct Persisting {
     served: Option<ServerSlot>,
 }
 
-/// Reads whom the client of a request to `pool` belongs to. `None`: nothing keeps a client of this pool.
-pub fn begin(connection: &Connection, seen: &Seen<'_>, pool: &PoolSnapshot) -> Option<Persisting> {
-    let persistence = pool.pool.persistence.as_ref()?;
-    let shared = &*connection.worker.shared;
-    let now = wall_time(persistence);
-    let shown = Shown {
-        fields: seen.fields,
-        raw_path: seen.raw_path,
-        client: seen.client,
-        session: connection.stream.session_identity(),
-    };
-    let open = |token: &[u8]| {
-        let (sealer, form) = (shared.sealer.as_ref()?, persistence.cookie.as_ref()?);
-        sealer.open(persistence.pool, token, now, form.ttl)
-    };
-    let claim = read_claim(persistence, &shown, &pool.candidates, now, shared.choices_seed, open);
-    Some(Persisting {
-        persistence: Arc::clone(persistence),
-        record: Arc::clone(&pool.record),
-        claim,
-        is_new: false,
-        rounds: 0,
-        gives: None,
-        served: None,
-    })
-}
-
 /// The time of cookies; pools without one do not need it.
 fn wall_time(persistence: &Persistence) -> UnixTime {
     if persistence.cookie.is_some() { UnixTime::of(time::wall_clock()) } else { UnixTime::default() }
 }
 
 impl Persisting {
-    /// Takes our cookie out of the head that a server gets, where the pool hides it.
-    pub fn hide_cookie(&self, head: &mut Vec<u8>) {
-        if let Some(form) = self.persistence.cookie.as_ref().filter(|form| form.hide) {
+    /// What the request shows of whom its client belongs to; our cookie is taken out of the head that a server gets, where `pool`
+    /// hides it. `None`: the pool keeps nobody.
+    #[inline]
+    pub fn of(connection: &Connection, seen: &Seen<'_>, pool: &PoolSnapshot, head: &mut Vec<u8>) -> Option<Self> {
+        let persistence = pool.pool.persistence.as_ref()?;
+        if let Some(form) = persistence.cookie.as_ref().filter(|form| form.hide) {
             strip_cookie(head, 0, &form.name);
+        }
+        Some(Self::begin(connection, seen, pool, persistence))
+    }
+
+    fn begin(connection: &Connection, seen: &Seen<'_>, pool: &PoolSnapshot, persistence: &Arc<Persistence>) -> Self {
+        let shared = &*connection.worker.shared;
+        let now = wall_time(persistence);
+        let shown = Shown {
+            fields: seen.fields,
+            raw_path: seen.raw_path,
+            client: seen.client,
+            session: connection.stream.session_identity(),
+        };
+        let open = |token: &[u8]| {
+            let (sealer, form) = (shared.sealer.as_ref()?, persistence.cookie.as_ref()?);
+            sealer.open(persistence.pool, token, now, form.ttl)
+        };
+        Self {
+            claim: read_claim(persistence, &shown, &pool.candidates, now, shared.choices_seed, open),
+            persistence: Arc::clone(persistence),
+            record: Arc::clone(&pool.record),
+            is_new: false,
+            rounds: 0,
+            gives: None,
+            served: None,
         }
     }
 

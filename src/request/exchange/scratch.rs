@@ -12,8 +12,8 @@ use crate::pure::rule::captures::Captures;
 use crate::request::account::Record;
 use crate::request::buffers::Buffer;
 use crate::request::exchange::failure::Failure;
-use crate::request::exchange::persistence::Persisting;
 use crate::request::exchange::flow::{Flow, FlowError, Framing};
+use crate::request::exchange::persistence::Persisting;
 
 /// What a list of bytes keeps of its memory from one exchange to the next.
 pub(super) const SPARE: usize = 16 * 1024;
