@@ -10,7 +10,7 @@ use aws_lc_rs::rand;
 
 use crate::base::time::UnixTime;
 use crate::pure::persistence::token::{
-    Content, PoolTag, ServerTag, TOKEN_LENGTH, TokenKey, TokenSecret, epoch_at, epoch_of,
+    Content, PoolTag, ServerTag, TOKEN_LENGTH, Token, TokenKey, TokenSecret, epoch_at,
 };
 
 /// Seals and opens.
@@ -50,13 +50,14 @@ impl CookieSealer {
 
     /// What a token for `pool` says that can have been made in the `ttl` before `now`; `None`: it is none.
     pub fn open(&self, pool: PoolTag, token: &[u8], now: UnixTime, ttl: Duration) -> Option<Content> {
-        let epoch = epoch_of(token, now, ttl)?;
+        let token = Token::read(token)?;
+        let epoch = token.epoch(now, ttl)?;
         let keys = self.keys_at(now);
         let at_hand = [&keys.current, &keys.last].into_iter().flatten().find(|key| key.epoch() == epoch);
         match at_hand {
-            Some(key) => key.open(pool, token),
+            Some(key) => key.open(pool, &token),
             // From further back, or from a node whose clock is ahead.
-            None => self.secret.key(epoch)?.open(pool, token),
+            None => self.secret.key(epoch)?.open(pool, &token),
         }
     }
 

@@ -61,7 +61,7 @@ fn token(secret: &[u8], name: &str, age: u64) -> String {
 }
 
 #[test]
-fn a_cookie_keeps_its_client_and_tells_nothing() {
+pub fn a_cookie_keeps_its_client_and_tells_nothing() {
     let origins = origins();
     let proxy = node(&origins, "persist cookie=\"N\" ttl=\"8h\"");
     let mut client = proxy.client();
@@ -136,7 +136,7 @@ fn a_cookie_is_renewed_at_half_its_life() {
 }
 
 #[test]
-fn hidden_the_cookie_does_not_reach_the_server() {
+pub fn hidden_the_cookie_does_not_reach_the_server() {
     let origin = Origin::new("o1");
     for (lines, seen) in [("hide=#true", "a=b; c=d"), ("", "a=b; N=1; c=d")] {
         let proxy = node([&origin], &format!("persist cookie=\"N\" {lines}"));
@@ -146,6 +146,35 @@ fn hidden_the_cookie_does_not_reach_the_server() {
     let proxy = node([&origin], "persist cookie=\"N\" hide=#true");
     get(&mut proxy.client(), "/", &[("Cookie", "N=1")]);
     assert!(origin.requests().last().unwrap().head.all("cookie").is_empty());
+}
+
+#[test]
+pub fn a_websocket_gets_its_cookie_with_the_101() {
+    let origin = |name: &'static str| {
+        Origin::with(move |exchange| {
+            let accept = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
+            exchange.write(format!("{accept}X-Origin: {name}\r\n\r\n"));
+            exchange.close();
+        })
+    };
+    let origins = ["o1", "o2", "o3"].map(origin);
+    let proxy = node(&origins, "persist cookie=\"N\"");
+    let open = |cookie: &str| {
+        let fields = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n";
+        let mut client = proxy.client();
+        client.send(format!("GET / HTTP/1.1\r\nHost: a.test\r\n{fields}Cookie: {cookie}\r\n\r\n"));
+        let head = client.head();
+        assert_eq!(head.status(), 101);
+        (head.field("x-origin").unwrap().to_owned(), head.field("set-cookie").map(str::to_owned))
+    };
+    for _ in 0..3 {
+        let (first, line) = open("a=b");
+        let line = line.unwrap();
+        let cookie = line.split(';').next().unwrap();
+        for _ in 0..3 {
+            assert_eq!(open(cookie), (first.clone(), None));
+        }
+    }
 }
 
 #[test]
@@ -297,7 +326,7 @@ fn two_first_requests_of_one_client_get_the_same_server() {
 }
 
 #[test]
-fn the_applications_cookie_is_learned_and_found_in_cookie_and_path() {
+pub fn the_applications_cookie_is_learned_and_found_in_cookie_and_path() {
     let origin = |name: &'static str| {
         Origin::with(move |exchange| {
             exchange.read_body();

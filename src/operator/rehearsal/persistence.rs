@@ -82,23 +82,23 @@ fn tell_cookie(form: &CookieForm, shown: &Shown<'_>, claim: &Claim, pool: &PoolS
 }
 
 fn tell_tables(persistence: &Persistence, claim: &Claim, trace: &mut Trace) {
-    let mut tell = |form: Form, what: &dyn Fn() -> String| {
+    let tell = |trace: &mut Trace, form: Form, what: &dyn Fn() -> String| {
         trace.note(STEP, || match claim.key(form) {
             Some(_) => format!("by {}: a running proxy may know where this client belongs", what()),
             None => format!("by {}, which the request does not have", what()),
         });
     };
     if let Some(learn) = &persistence.learn {
-        tell(Form::Learn, &|| format!("the application's cookie {}", learn.name));
+        tell(trace, Form::Learn, &|| format!("the application's cookie {}", learn.name));
     }
     if let Some(header) = &persistence.header {
-        tell(Form::Header, &|| format!("the field {}", header.name));
+        tell(trace, Form::Header, &|| format!("the field {}", header.name));
     }
     if persistence.tls_session.is_some() {
-        tell(Form::TlsSession, &|| "the identity of a TLS session".to_owned());
+        trace.note(STEP, || "by the TLS session: a running proxy draws a server for each by its identity".to_owned());
     }
     if let Some(source) = persistence.source {
-        tell(Form::Source, &|| {
+        tell(trace, Form::Source, &|| {
             format!("the client's address, {} bits of IPv4 or {} of IPv6", source.mask, source.mask6)
         });
     }

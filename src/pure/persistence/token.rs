@@ -103,13 +103,27 @@ pub fn epoch_at(time: UnixTime) -> u32 {
     u32::try_from(time.0 / EPOCH.as_secs()).unwrap_or(u32::MAX) & EPOCH_MASK
 }
 
-/// The epoch of a token, as it says itself, where it can have been made in the `ttl` before `now`.
-pub fn epoch_of(token: &[u8], now: UnixTime, ttl: Duration) -> Option<u32> {
-    let [VERSION, high, middle, low, ..] = decode(token)? else { return None };
-    let epoch = u32::from_be_bytes([0, high, middle, low]);
-    let earliest = UnixTime(now.0.saturating_sub(ttl.as_secs()));
-    let latest = UnixTime(now.0.saturating_add(CLOCK_SKEW.as_secs()));
-    (epoch_at(earliest)..=epoch_at(latest)).contains(&epoch).then_some(epoch)
+/// A token that a client has sent: it has the form of one, and may be anybody's.
+#[derive(Clone, Copy, Debug)]
+pub struct Token {
+    raw: [u8; RAW],
+    epoch: u32,
+}
+
+impl Token {
+    /// The token in a cookie's value; `None`: it is none.
+    pub fn read(text: &[u8]) -> Option<Self> {
+        let raw = decode(text)?;
+        let [VERSION, high, middle, low, ..] = raw else { return None };
+        Some(Self { raw, epoch: u32::from_be_bytes([0, high, middle, low]) })
+    }
+
+    /// Its epoch, as it says itself, where it can have been made in the `ttl` before `now`.
+    pub fn epoch(&self, now: UnixTime, ttl: Duration) -> Option<u32> {
+        let earliest = UnixTime(now.0.saturating_sub(ttl.as_secs()));
+        let latest = UnixTime(now.0.saturating_add(CLOCK_SKEW.as_secs()));
+        (epoch_at(earliest)..=epoch_at(latest)).contains(&self.epoch).then_some(self.epoch)
+    }
 }
 
 /// The key of one epoch.
@@ -142,14 +156,14 @@ impl TokenKey {
     }
 
     /// What a token of this epoch for `pool` says; `None`: it is none.
-    pub fn open(&self, pool: PoolTag, token: &[u8]) -> Option<Content> {
-        let mut raw = decode(token)?;
-        let (front, sealed) = raw.split_at_mut(HEADER + NONCE_LEN);
-        let (told, nonce) = front.split_at(HEADER);
-        let header = header(self.epoch);
-        if told != header {
+    pub fn open(&self, pool: PoolTag, token: &Token) -> Option<Content> {
+        if token.epoch != self.epoch {
             return None;
         }
+        let mut raw = token.raw;
+        let (front, sealed) = raw.split_at_mut(HEADER + NONCE_LEN);
+        let (_, nonce) = front.split_at(HEADER);
+        let header = header(self.epoch);
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let plain = self.key.open_in_place(nonce, Aad::from(bound(header, pool)), sealed).ok()?;
         let (server, issued) = plain.split_first_chunk::<8>()?;
@@ -232,6 +246,10 @@ mod tests {
         TokenSecret::from_bytes(secret).key(epoch_at(time)).unwrap()
     }
 
+    fn open(key: &TokenKey, pool: PoolTag, text: &[u8]) -> Option<Content> {
+        key.open(pool, &Token::read(text)?)
+    }
+
     fn content(name: &str) -> Content {
         Content { server: ServerTag::of(name), issued: NOW }
     }
@@ -240,11 +258,11 @@ mod tests {
     fn a_token_opens_for_its_pool_alone_and_with_its_secret_alone() {
         let (ours, pool) = (key(&[7; 32], NOW), PoolTag::of("app"));
         let token = ours.seal(pool, content("a1"), [9; 12]).unwrap();
-        assert_eq!(ours.open(pool, &token), Some(content("a1")));
-        assert_eq!(key(&[7; 32], NOW).open(pool, &token), Some(content("a1")), "a second node");
-        assert_eq!(ours.open(PoolTag::of("api"), &token), None);
-        assert_eq!(key(&[8; 32], NOW).open(pool, &token), None);
-        assert_eq!(key(&[7; 32], UnixTime(NOW.0 + EPOCH.as_secs())).open(pool, &token), None);
+        assert_eq!(open(&ours, pool, &token), Some(content("a1")));
+        assert_eq!(open(&key(&[7; 32], NOW), pool, &token), Some(content("a1")), "a second node");
+        assert_eq!(open(&ours, PoolTag::of("api"), &token), None);
+        assert_eq!(open(&key(&[8; 32], NOW), pool, &token), None);
+        assert_eq!(open(&key(&[7; 32], UnixTime(NOW.0 + EPOCH.as_secs())), pool, &token), None);
     }
 
     #[test]
@@ -259,14 +277,14 @@ mod tests {
     fn epochs_are_opened_as_far_back_as_the_ttl_reaches() {
         let pool = PoolTag::of("app");
         let token = key(&[7; 32], NOW).seal(pool, content("a"), [1; 12]).unwrap();
+        let epoch_of = |now, ttl| Token::read(&token)?.epoch(now, ttl);
         let hours = |hours: u64| UnixTime(NOW.0 + hours * 3600);
         let epoch = Some(epoch_at(NOW));
-        assert_eq!(epoch_of(&token, NOW, TTL), epoch);
-        assert_eq!(epoch_of(&token, hours(8), TTL), epoch);
-        assert_eq!(epoch_of(&token, hours(21), TTL), None);
-        assert_eq!(epoch_of(&token, hours(21), Duration::from_secs(9 * 3600 + 12 * 3600)), epoch);
-        assert_eq!(epoch_of(&token, UnixTime(NOW.0 - EPOCH.as_secs()), TTL), None);
-        assert_eq!(epoch_of(b"short", NOW, TTL), None);
+        assert_eq!(epoch_of(NOW, TTL), epoch);
+        assert_eq!(epoch_of(hours(8), TTL), epoch);
+        assert_eq!(epoch_of(hours(21), TTL), None);
+        assert_eq!(epoch_of(hours(21), Duration::from_secs(9 * 3600 + 12 * 3600)), epoch);
+        assert_eq!(epoch_of(UnixTime(NOW.0 - EPOCH.as_secs()), TTL), None);
     }
 
     #[test]
@@ -285,9 +303,9 @@ mod tests {
             let (key, pool) = (key(&[7; 32], NOW), PoolTag::of("app"));
             let content = Content { server: ServerTag(server), issued: NOW };
             let mut token = key.seal(pool, content, nonce).unwrap();
-            prop_assert_eq!(key.open(pool, &token), Some(content));
+            prop_assert_eq!(open(&key, pool, &token), Some(content));
             token[letter] ^= 1_u8 << bit;
-            prop_assert_eq!(key.open(pool, &token), None);
+            prop_assert_eq!(open(&key, pool, &token), None);
         }
 
         #[test]
@@ -295,7 +313,7 @@ mod tests {
             let (key, pool) = (key(&[7; 32], NOW), PoolTag::of("app"));
             let mut raw = decode(&key.seal(pool, content("a"), nonce).unwrap()).unwrap();
             raw[place] ^= 1_u8 << bit;
-            prop_assert_eq!(key.open(pool, &encode(&raw)), None);
+            prop_assert_eq!(open(&key, pool, &encode(&raw)), None);
         }
 
         #[test]
@@ -306,7 +324,7 @@ mod tests {
 
         #[test]
         fn what_is_no_token_is_none(text in prop::collection::vec(any::<u8>(), 0..80)) {
-            prop_assert_eq!(key(&[7; 32], NOW).open(PoolTag::of("app"), &text), None);
+            prop_assert_eq!(open(&key(&[7; 32], NOW), PoolTag::of("app"), &text), None);
         }
     }
 }
