@@ -81,8 +81,9 @@ fn choose_own(pool: &PoolSnapshot, own: ServerSlot, tried: &Tried, trace: &mut T
 
 /// Why a client's own server may not get its request; `None`: it may.
 fn own_objection(pool: &PoolSnapshot, candidate: &Candidate, tried: &Tried) -> Option<Ineligible> {
-    let is_allowed = |wanted| candidate.state.allows(wanted);
-    if !is_allowed(Wanted::Persistent) && !(pool.in_panic && is_allowed(Wanted::InPanic)) {
+    let allows = |wanted| candidate.state.allows(wanted);
+    let is_allowed = allows(Wanted::Persistent) || pool.in_panic && allows(Wanted::InPanic);
+    if !is_allowed {
         return Some(Ineligible::State(candidate.state));
     }
     if let Some(max) = candidate.max.filter(|max| candidate.load.active() >= *max) {

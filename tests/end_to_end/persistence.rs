@@ -511,3 +511,18 @@ fn a_tls_session_moves_from_a_dead_server_and_survives_a_restart() {
         assert_eq!(ask_over_tls(node.address(), &config, 1).1, last);
     }
 }
+
+#[test]
+fn tls_sessions_of_every_listener_outlive_a_restart_given_a_secret() {
+    let origin = Origin::new("o1");
+    let certificate = Certificate::for_names(&["a.test"]);
+    let tls = "listen \"127.0.0.1:0\" {\n    tls { certificate \"site.crt\" key=\"site.key\" }\n";
+    let rules = all_to([&origin], "").replacen("listen \"127.0.0.1:0\" {", tls, 1);
+    for (line, kind) in [("secret file=\"secret\"\n", HandshakeKind::Resumed), ("", HandshakeKind::Full)] {
+        let config = client_config(&[&TLS13], &["http/1.1"]);
+        let start =
+            || Setup::new(&format!("{line}{rules}")).file("secret", SECRET).certificate("site", &certificate).start();
+        ask_over_tls(start().address(), &config, 1);
+        assert_eq!(ask_over_tls(start().address(), &config, 1).0, kind);
+    }
+}
