@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench stops where it fails")]
 
+use std::cell::RefCell;
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use pointsman::base::time::{Timestamp, UnixTime};
 use pointsman::pure::config::load_text;
 use pointsman::pure::h1::request::{HeadLimits, RequestHead, parse_request_head};
 use pointsman::pure::head::Fields;
+use pointsman::pure::persistence::opened::OpenedTokens;
 use pointsman::pure::persistence::{Claim, Key, Shown, read_claim};
 use pointsman::pure::rule::compile::RuleSet;
 use pointsman::shared::choices::{CHOICES_MAX, Choices};
@@ -50,6 +52,16 @@ fn cookies(criterion: &mut Criterion) {
             let claim = read_claim(persistence, black_box(&shown), &pool.candidates, now, 1, open);
             assert!(claim.cookie.is_some());
             claim
+        });
+    });
+    let opened = RefCell::new(OpenedTokens::default());
+    criterion.bench_function("a cookie that came lately and an address are read", |bench| {
+        bench.iter(|| {
+            let open = |token: &[u8]| {
+                let open = || sealer.open(persistence.pool, token, now, ttl);
+                opened.borrow_mut().get_or(persistence.pool, token, open)
+            };
+            read_claim(persistence, black_box(&shown), &pool.candidates, now, 1, open)
         });
     });
     criterion.bench_function("a cookie is made", |bench| {

@@ -8,6 +8,7 @@
 //! It refuses to choose a server, and to keep a table: [`crate::shared::choices`] has that.
 
 pub mod cookie;
+pub mod opened;
 pub mod token;
 
 use std::net::IpAddr;
@@ -19,7 +20,6 @@ use crate::pure::head::Fields;
 use crate::pure::pool::{Candidate, Server, State};
 use crate::pure::rule::hash::hash;
 use crate::pure::rule::key::{FRACTION, log2};
-use crate::pure::rule::parts::cookies;
 use token::{Content, PoolTag, ServerTag};
 
 /// How a pool keeps clients with their servers.
@@ -200,7 +200,7 @@ pub fn read_claim(
     open: impl Fn(&[u8]) -> Option<Content>,
 ) -> Claim {
     let cookie = persistence.cookie.as_ref().and_then(|form| {
-        let mut tokens = cookies(shown.fields, &form.name).take(COOKIES_MAX);
+        let mut tokens = cookie::values(shown.fields, &form.name).take(COOKIES_MAX);
         tokens.find_map(|token| {
             let content = open(token)?;
             let age = content.age(now, form.ttl)?;
@@ -209,7 +209,7 @@ pub fn read_claim(
     });
     let key = |form: Form, value: &[u8], ttl| Some(Key { hash: hash(value, seed ^ (form as u64 + 1)), ttl });
     let learned = persistence.learn.as_ref().and_then(|form| {
-        let value = cookies(shown.fields, &form.name).find(|value| !value.is_empty());
+        let value = cookie::values(shown.fields, &form.name).find(|value| !value.is_empty());
         key(Form::Learn, value.or_else(|| cookie::path_parameter(shown.raw_path, &form.name))?, form.ttl)
     });
     let header = persistence

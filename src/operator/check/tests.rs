@@ -226,7 +226,7 @@ fn a_rule_that_tells_of_clients_whom_nobody_asks_is_warned_of() {
 
 #[test]
 fn choices_that_end_with_the_process_and_cookies_of_two_pools_are_warned_of() {
-    let pool = |name: &str, lines: &str| format!("pool \"{name}\" {{ server \"s\" \"127.0.0.1:9000\"; {lines}; }}\n");
+    let pool = |name: &str, lines: &str| format!("pool \"{name}\" {{\nserver \"s\" \"127.0.0.1:9000\"\n{lines}\n}}\n");
     let file = |first: &str, second: &str| {
         let pools = pool("b", first) + &pool("c", second);
         format!("{BASE}{pools}rule path=\"/b\" use=\"b\"\nrule path=\"/c\" use=\"c\"\nrule use=\"a\"\n")

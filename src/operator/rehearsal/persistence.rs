@@ -4,7 +4,7 @@
 use crate::base::id::ServerSlot;
 use crate::base::time::{Timestamp, UnixTime, wall_clock};
 use crate::operator::secret::{Secret, SecretError};
-use crate::pure::persistence::cookie::has_cookie;
+use crate::pure::persistence::cookie::values;
 use crate::pure::persistence::token::Content;
 use crate::pure::persistence::{Claim, CookieForm, Form, Persistence, Shown, read_claim};
 use crate::pure::trace::Trace;
@@ -61,7 +61,7 @@ pub(super) fn own(pool: &PoolSnapshot, shown: &Shown<'_>, sealing: &Sealing, tra
 
 fn tell_cookie(form: &CookieForm, shown: &Shown<'_>, claim: &Claim, pool: &PoolSnapshot, sealing: &Sealing) -> String {
     let name = &form.name;
-    if !has_cookie(shown.fields, name) {
+    if values(shown.fields, name).next().is_none() {
         return format!("the request has no cookie {name}: the answer brings one");
     }
     if let Some((slot, is_due)) = claim.cookie {

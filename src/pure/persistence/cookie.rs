@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::{CookieForm, SameSite};
 use crate::pure::h1::encode::{push_all, push_decimal};
 use crate::pure::head::{Fields, Known};
-use crate::pure::rule::parts::cookies;
 
 /// Appends the field line that gives the client `token`.
 pub fn push_set_cookie(out: &mut Vec<u8>, form: &CookieForm, token: &[u8], is_tls: bool) {
@@ -78,9 +77,29 @@ fn split_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((name.trim_ascii(), value.get(1..).unwrap_or_default().trim_ascii()))
 }
 
-/// Whether a request has a cookie of that name.
-pub fn has_cookie(fields: Fields<'_>, name: &str) -> bool {
-    cookies(fields, name).next().is_some()
+/// The values of the cookies of that name, in order, without the quotes around them. Names are compared byte by byte.
+pub fn values<'a>(fields: Fields<'a>, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    fields.known(Known::Cookie).flat_map(parts).filter_map(move |pair| {
+        // Most are others': the name is looked at first.
+        let rest = pair.trim_ascii_start().strip_prefix(name.as_bytes())?.trim_ascii_start();
+        let value = rest.strip_prefix(b"=")?.trim_ascii();
+        Some(unquoted(value))
+    })
+}
+
+/// The parts of a line between semicolons.
+fn parts(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(line);
+    std::iter::from_fn(move || {
+        let line = rest?;
+        let end = memchr::memchr(b';', line);
+        rest = end.and_then(|end| line.get(end + 1..));
+        line.get(..end.unwrap_or(line.len()))
+    })
+}
+
+fn unquoted(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
 }
 
 /// The value that an answer's Set-Cookie lines give the cookie `name`, the last where there are several; empty ones, which
@@ -88,8 +107,7 @@ pub fn has_cookie(fields: Fields<'_>, name: &str) -> bool {
 pub fn set_value<'a>(fields: Fields<'a>, name: &str) -> Option<&'a [u8]> {
     let values = fields.known(Known::SetCookie).filter_map(|line| {
         let (known, value) = split_pair(pairs(line).next()?)?;
-        let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
-        let value = unquoted.unwrap_or(value);
+        let value = unquoted(value);
         (known == name.as_bytes() && !value.is_empty()).then_some(value)
     });
     values.last()
@@ -111,6 +129,7 @@ pub fn path_parameter<'a>(path: &'a [u8], name: &str) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
     use crate::pure::rule::find::tests::Head;
+    use crate::pure::rule::parts::cookies;
 
     fn written(form: &CookieForm, is_tls: bool) -> String {
         let mut out = Vec::new();
@@ -160,6 +179,18 @@ mod tests {
             Head::new(&[("Set-Cookie", "S=1; Path=/"), ("set-cookie", "S=\"2\";x"), ("Set-Cookie", "S=; Max-Age=0")]);
         assert_eq!(set_value(head.fields(), "S"), Some(&b"2"[..]));
         assert_eq!(set_value(head.fields(), "Path"), None);
+    }
+
+    #[test]
+    fn cookies_are_those_that_rules_see() {
+        let lines = ["a=1; b=\"2\" ;aa=3; c", " a=4=5;A=6;a =7; a;=8;;a= \"\"", "aa;a=;a=\"9"];
+        let head = Head::new(&lines.map(|line| ("Cookie", line)));
+        for name in ["a", "aa", "A", "b", "c", "x"] {
+            let ours: Vec<_> = values(head.fields(), name).collect();
+            let theirs: Vec<_> = cookies(head.fields(), name).collect();
+            assert_eq!(ours, theirs, "{name}");
+        }
+        assert_eq!(values(head.fields(), "a").count(), 6);
     }
 
     #[test]

@@ -66,7 +66,8 @@ impl Persisting {
         };
         let open = |token: &[u8]| {
             let (sealer, form) = (shared.sealer.as_ref()?, persistence.cookie.as_ref()?);
-            sealer.open(persistence.pool, token, now, form.ttl)
+            let mut opened = connection.worker.opened.borrow_mut();
+            opened.get_or(persistence.pool, token, || sealer.open(persistence.pool, token, now, form.ttl))
         };
         Self {
             claim: read_claim(persistence, &shown, &pool.candidates, now, shared.choices_seed, open),
