@@ -1,4 +1,4 @@
-//! What a choice costs: rr, wrr and wlc among 4, 64 and 5 000 servers, whose weights all differ or are all the same; and
+//! What a choice costs: by every scheduler among 4, 16, 64 and 5 000 servers, whose weights all differ or are all the same; and
 //! where half the servers are out.
 
 use std::hint::black_box;
@@ -9,9 +9,9 @@ use pointsman::base::id::{ServerId, ServerSlot};
 use pointsman::base::rng::Rng;
 use pointsman::base::time::Timestamp;
 use pointsman::pure::pool::{
-    Address, Candidate, PoolView, SchedulerConfig, Server, Share, State, Ties, Tried, Wanted, WrrMode,
+    Address, Candidate, HashMode, Method, PoolView, SchedulerConfig, Server, Share, State, Ties, Tried, Wanted, WrrMode,
 };
-use pointsman::pure::scheduler::{Phase, Pick, build};
+use pointsman::pure::scheduler::{Memory, Phase, Pick, build};
 use pointsman::pure::trace::Trace;
 
 fn pool(count: u32, weight_of: impl Fn(u32) -> u16, is_out: impl Fn(u32) -> bool) -> Vec<Candidate> {
@@ -34,9 +34,10 @@ fn pool(count: u32, weight_of: impl Fn(u32) -> u16, is_out: impl Fn(u32) -> bool
 }
 
 /// Picks with some requests in flight, so that loads differ and change.
-fn picks(criterion: &mut Criterion, name: &str, config: &SchedulerConfig) {
+fn picks(criterion: &mut Criterion, name: &str, method: &Method) {
+    let config = &SchedulerConfig::from(method.clone());
     let mut group = criterion.benchmark_group(name);
-    for count in [4u32, 64, 5_000] {
+    for count in [4u32, 16, 64, 5_000] {
         let same = pool(count, |_| 1, |_| false);
         let distinct = pool(count, |number| u16::try_from(number % 5_000 + 1).unwrap_or(1), |_| false);
         let half_out = pool(count, |number| u16::try_from(number % 7 + 1).unwrap_or(1), |number| number % 2 == 0);
@@ -48,12 +49,16 @@ fn picks(criterion: &mut Criterion, name: &str, config: &SchedulerConfig) {
                 only_well: false,
                 tried: &Tried::NONE,
             };
-            let scheduler = build(config, Phase::Seeded(7));
-            let mut rng = Rng::new(7);
+            let memory = Memory::new(config, candidates.iter().map(|candidate| &*candidate.server), None);
+            let scheduler = build(config, &Arc::new(memory), Phase::Seeded(7));
+            let (mut rng, mut keys) = (Rng::new(7), Rng::new(8));
             let mut in_flight = std::collections::VecDeque::with_capacity(256);
             group.bench_function(BenchmarkId::new(kind, count), |bencher| {
                 bencher.iter(|| {
-                    let pick = scheduler.pick(black_box(&view), None, Timestamp::ZERO, &mut rng, &mut Trace::off());
+                    // One of 10 000 keys.
+                    let key = (keys.next_u64() % 10_000).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                    let pick =
+                        scheduler.pick(black_box(&view), Some(key), Timestamp::ZERO, &mut rng, &mut Trace::off());
                     if let Pick::Server(index) = pick
                         && let Some(candidate) = candidates.get(index)
                     {
@@ -74,10 +79,32 @@ fn picks(criterion: &mut Criterion, name: &str, config: &SchedulerConfig) {
 }
 
 fn schedulers(criterion: &mut Criterion) {
-    picks(criterion, "rr", &SchedulerConfig::RoundRobin);
-    picks(criterion, "wrr", &SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth));
-    picks(criterion, "wrr-ipvs", &SchedulerConfig::WeightedRoundRobin(WrrMode::Ipvs));
-    picks(criterion, "wlc", &SchedulerConfig::WeightedLeastConnections(Ties::Rotate));
+    let while_ = std::time::Duration::from_secs(60);
+    let methods = [
+        Method::RoundRobin,
+        Method::WeightedRoundRobin(WrrMode::Smooth),
+        Method::LeastConnections(Ties::Rotate),
+        Method::WeightedLeastConnections(Ties::Rotate),
+        Method::ExpectedDelay(Ties::Rotate),
+        Method::NeverQueue(Ties::Rotate),
+        Method::SeenCapacity(Ties::Rotate),
+        Method::TwoChoices,
+        Method::PeakEwma,
+        Method::Failover,
+        Method::Overflow,
+        Method::DestinationHash(HashMode::Maglev),
+        Method::SourceHash(HashMode::Maglev),
+        Method::Maglev,
+        Method::Rendezvous,
+        Method::BoundedHash { percent: 125 },
+        Method::Locality { keys_max: 65_536 },
+        Method::ReplicatedLocality { keys_max: 65_536, shrink_after: while_ },
+        Method::CostBounded { keys_max: 65_536, miss_cost: while_, choices: None },
+    ];
+    for method in &methods {
+        picks(criterion, method.name(), method);
+    }
+    picks(criterion, "wrr-ipvs", &Method::WeightedRoundRobin(WrrMode::Ipvs));
 }
 
 criterion_group! {

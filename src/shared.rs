@@ -11,7 +11,6 @@ pub mod inbox;
 pub mod learned_types;
 pub mod lease;
 pub mod outcome;
-pub mod sharded_table;
 pub mod snapshot;
 pub mod spaced;
 pub mod thread;

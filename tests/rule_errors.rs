@@ -115,17 +115,26 @@ fn tls_for_h2c() {
 
 #[test]
 fn later_scheduler() {
-    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; scheduler "mh" }"##));
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; scheduler "run-queue" }"##));
 }
 
 #[test]
-fn later_key_of_a_scheduler() {
+fn key_of_a_scheduler_that_counts() {
     insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; scheduler "wrr" key="path" }"##));
 }
 
 #[test]
-fn later_key_of_a_rule() {
-    insta::assert_snapshot!(said_of(r##"rule use="origin" { key "client" }"##));
+fn key_by_a_capture_that_is_missing() {
+    insta::assert_snapshot!(said_of(r##"rule use="origin" key="$1""##));
+}
+
+#[test]
+fn options_of_other_schedulers() {
+    insta::assert_snapshot!(said_of(
+        r##"pool "b" { server "s" "127.0.0.1:1"; scheduler "dh" mode="smooth" bound=150 }
+pool "c" { server "s" "127.0.0.1:1"; scheduler "mh" { key-normalize { drop "a" } } }
+pool "d" { server "s" "127.0.0.1:1"; scheduler "cbr" key="uri" { key-normalize } }"##
+    ));
 }
 
 #[test]
@@ -141,50 +150,6 @@ fn unknown_scheduler() {
 #[test]
 fn later_node() {
     insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; check "/health" }"##));
-}
-
-#[test]
-fn persist_by_nothing() {
-    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; persist ttl="5m" }"##));
-}
-
-#[test]
-fn persist_by_two() {
-    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; persist cookie="S" learn="T" }"##));
-}
-
-#[test]
-fn persist_twice() {
-    insta::assert_snapshot!(said_of(
-        r##"pool "b" { server "s" "127.0.0.1:1"; persist cookie="S"; persist cookie="T"; }"##
-    ));
-}
-
-#[test]
-fn persist_with_what_belongs_elsewhere() {
-    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; persist source hide=#true }"##));
-}
-
-#[test]
-fn persist_by_no_name() {
-    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; persist cookie="a b" }"##));
-}
-
-#[test]
-fn persist_cookie_that_browsers_refuse() {
-    insta::assert_snapshot!(said_of(
-        r##"pool "b" { server "s" "127.0.0.1:1"; persist cookie="__Host-S" path="/app" same-site="none" secure=#false }"##
-    ));
-}
-
-#[test]
-fn secret_without_file() {
-    insta::assert_snapshot!(said_of(r##"secret"##));
-}
-
-#[test]
-fn secret_as_a_value() {
-    insta::assert_snapshot!(said_of(r##"secret "/etc/pointsman/secret""##));
 }
 
 #[test]

@@ -86,6 +86,11 @@ impl<V> ClockTable<V> {
         }
     }
 
+    /// Every key and its value.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &V)> {
+        self.entries.iter().map(|entry| (entry.key, &entry.value))
+    }
+
     /// How full it is.
     pub fn usage(&self) -> Usage {
         Usage { entries: self.entries.len(), capacity: self.capacity, evictions: self.evictions }

@@ -31,6 +31,7 @@ mod pool;
 mod predicates;
 pub mod problem;
 mod rule;
+mod scheduler;
 mod shape;
 pub mod source;
 mod suggest;

@@ -18,7 +18,7 @@ use crate::pure::refusal::Refusal;
 use crate::pure::rule::captures::Captures;
 use crate::pure::rule::change::{UnsafeTarget, Values, location, rewritten_target};
 use crate::pure::rule::compile::RuleSet;
-use crate::pure::rule::key::{choose_arm, hash_key};
+use crate::pure::rule::key::{choose_arm, hash_key, hash_normalized};
 use crate::pure::rule::path::{AmbiguousPath, ascii_text, normalize_host, read_path};
 use crate::pure::rule::{Action, Cidr, KeySource, RequestView, Rule};
 use crate::pure::trace::Trace;
@@ -235,7 +235,7 @@ impl<'b> Passage<'b> {
         Ok(Self {
             body_max,
             upgrade: wanted_upgrade(head.upgrade.of(view.fields.bytes), head.body, rule),
-            key: key_source(rule, pool).and_then(|source| hash_key(source, view, captures)),
+            key: key_of(rule, pool, view, captures),
         })
     }
 }
@@ -243,6 +243,15 @@ impl<'b> Passage<'b> {
 /// The largest body that is let through: the rule's limit beats the listener's.
 pub fn body_max(rule: &Rule, limits: &Limits) -> Bytes {
     rule.body_max.unwrap_or(limits.body_max)
+}
+
+/// The hash of a request's key, where rule or pool name one and the scheduler goes by it.
+fn key_of(rule: &Rule, pool: &Pool, view: &RequestView<'_>, captures: &Captures) -> Option<u64> {
+    let source = key_source(rule, pool)?;
+    match &pool.key_normalize {
+        Some(normalize) => hash_normalized(source, normalize, view, captures),
+        None => hash_key(source, view, captures),
+    }
 }
 
 /// What the scheduler hashes: the rule's key beats the pool's.

@@ -18,8 +18,8 @@ use crate::base::id::ServerSlot;
 use crate::base::time::UnixTime;
 use crate::pure::head::Fields;
 use crate::pure::pool::{Candidate, Server, State};
+use crate::pure::rendezvous::Wait;
 use crate::pure::rule::hash::hash;
-use crate::pure::rule::key::{FRACTION, log2};
 use token::{Content, PoolTag, ServerTag};
 
 /// How a pool keeps clients with their servers.
@@ -264,23 +264,16 @@ impl Network {
 /// Where the client of a TLS session belongs: weighted rendezvous hashing (Schindelhauer, Schomaker 2005) of its identity over
 /// the servers by name and configured weight, so that all nodes agree without talking.
 fn home_of(identity: &SessionIdentity, persistence: &Persistence, candidates: &[Candidate]) -> Option<ServerSlot> {
-    let mut best: Option<(u64, u16, ServerSlot)> = None;
+    let key = hash(identity, 0);
+    let mut best: Option<(Wait, ServerSlot)> = None;
     for (tag, candidate) in persistence.servers.iter().zip(candidates) {
         let weight = candidate.server.weight;
-        if weight == 0 {
-            continue;
-        }
-        // −log₂ of a uniform number is exponentially distributed; divided by the weight, the least of all wins with the
-        // probability of its share.
-        let waits = (64 << FRACTION) - log2(hash(identity, tag.0));
-        let is_sooner = |(best, best_weight, _): (u64, u16, ServerSlot)| {
-            u128::from(waits) * u128::from(best_weight) < u128::from(best) * u128::from(weight)
-        };
-        if best.is_none_or(is_sooner) {
-            best = Some((waits, weight, candidate.slot));
+        let wait = Wait::of(key, tag.0, weight);
+        if weight > 0 && best.is_none_or(|(shortest, _)| wait.is_shorter(shortest)) {
+            best = Some((wait, candidate.slot));
         }
     }
-    best.map(|(.., slot)| slot)
+    best.map(|(_, slot)| slot)
 }
 
 /// Whether a client whose own server is in this state, and did not get its request, belongs to another from now on; `None`:

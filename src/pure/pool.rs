@@ -13,10 +13,12 @@ use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::KeySource;
 
 mod load;
+mod pace;
 mod state;
 mod view;
 
 pub use load::Load;
+pub use pace::Pace;
 pub use state::{State, Wanted};
 pub use view::{Candidate, Ineligible, PoolView, Share, Tried, is_in_panic};
 
@@ -150,32 +152,177 @@ impl Default for Retry {
     }
 }
 
-/// Which scheduler a pool uses, with its options.
+/// How a pool's servers are chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SchedulerConfig {
+    /// The scheduler.
+    pub method: Method,
+    /// What decides where the scheduler has no answer: no key, a server that may not get the request, a bound.
+    pub fallback: Fallback,
+}
+
+impl From<Method> for SchedulerConfig {
+    fn from(method: Method) -> Self {
+        Self { method, fallback: Fallback::default() }
+    }
+}
+
+/// What decides where content gives no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SchedulerConfig {
+pub enum Fallback {
+    /// A key that leads to a server that may not get the request leads nowhere: the kernel's way. Without a key, `wlc`.
+    None,
+    /// A scheduler without a key.
+    By(Method),
+}
+
+impl Default for Fallback {
+    fn default() -> Self {
+        Self::By(Method::WeightedLeastConnections(Ties::Rotate))
+    }
+}
+
+/// A scheduler, with its options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Method {
     /// Next eligible after the last.
     RoundRobin,
     /// Shares by weight.
     WeightedRoundRobin(WrrMode),
+    /// Least requests in flight.
+    LeastConnections(Ties),
     /// Least requests in flight per weight.
     WeightedLeastConnections(Ties),
+    /// Shortest expected delay.
+    ExpectedDelay(Ties),
+    /// An idle server, else the shortest expected delay.
+    NeverQueue(Ties),
+    /// Shortest expected delay by the capacity that was seen.
+    SeenCapacity(Ties),
+    /// The better of two that are drawn, by requests in flight.
+    TwoChoices,
+    /// The better of two that are drawn, by the time they take.
+    PeakEwma,
+    /// The highest weight.
+    Failover,
+    /// The highest weight that is not spent.
+    Overflow,
+    /// By a table of keys, all servers alike.
+    DestinationHash(HashMode),
+    /// By a table of clients' addresses.
+    SourceHash(HashMode),
+    /// By a table of keys.
+    Maglev,
+    /// The highest score for a key.
+    Rendezvous,
+    /// By a table of keys, with bounded loads.
+    BoundedHash {
+        /// The most requests in flight, in percent of a server's part.
+        percent: u32,
+    },
+    /// A key has one server until that is overloaded.
+    Locality {
+        /// The most keys that are remembered.
+        keys_max: u32,
+    },
+    /// A key has a set of servers.
+    ReplicatedLocality {
+        /// The most keys that are remembered.
+        keys_max: u32,
+        /// How long a set stays as it is before it shrinks.
+        shrink_after: Duration,
+    },
+    /// Cost-bounded rendezvous.
+    CostBounded {
+        /// The most keys that are remembered.
+        keys_max: u32,
+        /// What a miss costs, where it can't be measured.
+        miss_cost: Duration,
+        /// How many servers a new key may choose among; `None`: all.
+        choices: Option<u32>,
+    },
 }
 
-impl SchedulerConfig {
+impl Method {
     /// Its name in rule files.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::RoundRobin => "rr",
             Self::WeightedRoundRobin(_) => "wrr",
+            Self::LeastConnections(_) => "lc",
             Self::WeightedLeastConnections(_) => "wlc",
+            Self::ExpectedDelay(_) => "sed",
+            Self::NeverQueue(_) => "nq",
+            Self::SeenCapacity(_) => "fb-wlc",
+            Self::TwoChoices => "p2c",
+            Self::PeakEwma => "peak-ewma",
+            Self::Failover => "fo",
+            Self::Overflow => "ovf",
+            Self::DestinationHash(_) => "dh",
+            Self::SourceHash(_) => "sh",
+            Self::Maglev => "mh",
+            Self::Rendezvous => "rendezvous",
+            Self::BoundedHash { .. } => "ch-bl",
+            Self::Locality { .. } => "lblc",
+            Self::ReplicatedLocality { .. } => "lblcr",
+            Self::CostBounded { .. } => "cbr",
+        }
+    }
+
+    /// Whether it goes by a key.
+    pub const fn is_keyed(&self) -> bool {
+        matches!(
+            self,
+            Self::DestinationHash(_)
+                | Self::SourceHash(_)
+                | Self::Maglev
+                | Self::Rendezvous
+                | Self::BoundedHash { .. }
+                | Self::Locality { .. }
+                | Self::ReplicatedLocality { .. }
+                | Self::CostBounded { .. }
+        )
+    }
+
+    /// Whether servers' answers are measured for it: how fast they come, and where keys count, whether out of a cache.
+    pub const fn is_measuring(&self) -> bool {
+        self.is_keyed() || matches!(self, Self::SeenCapacity(_) | Self::PeakEwma)
+    }
+
+    /// The most keys whose servers it remembers; `None`: it remembers none.
+    pub const fn keys_max(&self) -> Option<u32> {
+        match self {
+            Self::Locality { keys_max }
+            | Self::ReplicatedLocality { keys_max, .. }
+            | Self::CostBounded { keys_max, .. } => Some(*keys_max),
+            _ => None,
         }
     }
 }
 
-impl Default for SchedulerConfig {
+impl Default for Method {
     fn default() -> Self {
         Self::WeightedRoundRobin(WrrMode::Smooth)
     }
+}
+
+/// How a table of keys is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HashMode {
+    /// Maglev's: the order in the file moves nothing.
+    #[default]
+    Maglev,
+    /// The kernel's: 256 buckets dealt in file order.
+    Ipvs,
+}
+
+/// What of a URI's query counts for a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyNormalize {
+    /// Whether the parameters are sorted first.
+    pub sort_query: bool,
+    /// The parameters that don't count; `*` stands for any text.
+    pub drop: Vec<String>,
 }
 
 /// The order in which weighted round robin deals.
@@ -207,9 +354,10 @@ pub struct Pool {
     pub servers: Vec<Arc<Server>>,
     /// How a server is chosen.
     pub scheduler: SchedulerConfig,
-    /// What the scheduler hashes, where the rule says nothing. `None` in this version: rule files can name it once a scheduler
-    /// hashes.
+    /// What the scheduler hashes, where the rule says nothing.
     pub key: Option<KeySource>,
+    /// What of a query counts for a key; `None`: all of it, as it is.
+    pub key_normalize: Option<KeyNormalize>,
     /// How its clients are kept with their servers; `None`: each request is a new one.
     pub persistence: Option<Arc<Persistence>>,
     /// How its servers are spoken to.

@@ -2,20 +2,40 @@
 //!
 //! The rule that all keep: a pick is eligible in the view at hand, and where any candidate is eligible there is a pick.
 //! What an instance remembers between picks is its own, so every worker has one for itself; it starts at a random place
-//! of its order, so that the workers together do not fall on the same servers. It refuses to be shared by threads.
+//! of its order, so that the workers together do not fall on the same servers. What has to hold over all workers, the homes
+//! of keys above all, lies in a [`Memory`] that the instances of a pool share. An instance refuses to be shared by threads.
+
+use std::cell::RefCell;
+use std::sync::Arc;
 
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
-use crate::pure::pool::{Candidate, PoolView, SchedulerConfig, WrrMode};
+use crate::pure::pool::{Candidate, Fallback, Method, PoolView, SchedulerConfig, Ties, WrrMode};
 use crate::pure::trace::Trace;
 
 mod alias;
+mod bounded;
+mod capacity;
+mod cost_bounded;
+mod expected_delay;
+mod failover;
+mod hashed;
+mod heat;
 mod ipvs_walk;
+mod keyed;
 mod least_connections;
+mod least_loaded;
+mod locality;
+mod maglev;
+mod memory;
 mod race;
+mod rendezvous;
 mod round_robin;
 mod smooth;
 mod standing;
+mod two_choices;
+
+pub use memory::{Memory, MissCosts, Moved};
 
 /// What a scheduler answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +53,7 @@ impl From<Option<usize>> for Pick {
 }
 
 /// A way to choose. State that moves with each choice lies behind `&self`, per worker or shared as the algorithm needs.
-pub trait Scheduler {
+pub trait Scheduler: std::fmt::Debug {
     /// Chooses an eligible candidate of `view` for a request whose key hashed to `key`.
     ///
     /// All views given to one instance show the same servers in the same order; their states, shares and loads may differ.
@@ -59,16 +79,73 @@ impl Phase {
     }
 }
 
-/// A new instance of the configured scheduler.
-pub fn build(config: &SchedulerConfig, phase: Phase) -> Box<dyn Scheduler> {
-    match config {
-        SchedulerConfig::RoundRobin => Box::new(round_robin::RoundRobin::new(phase)),
-        SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth) => Box::new(smooth::Smooth::new(phase)),
-        SchedulerConfig::WeightedRoundRobin(WrrMode::Ipvs) => Box::new(ipvs_walk::IpvsWalk::new(phase)),
-        SchedulerConfig::WeightedLeastConnections(ties) => {
-            Box::new(least_connections::LeastConnections::new(*ties, phase))
+/// A new instance of the configured scheduler over what all workers remember together.
+pub fn build(config: &SchedulerConfig, memory: &Arc<Memory>, phase: Phase) -> Box<dyn Scheduler> {
+    let memory = || Arc::clone(memory);
+    match &config.method {
+        Method::Overflow => {
+            Box::new(failover::Overflow { fallback: fallback(config, phase), by_weight: RefCell::default() })
         }
+        Method::DestinationHash(_) | Method::SourceHash(_) | Method::Maglev => {
+            keyed(hashed::Hashed(memory()), config, memory(), phase)
+        }
+        Method::Rendezvous => keyed(rendezvous::Rendezvous(memory()), config, memory(), phase),
+        Method::BoundedHash { percent } => {
+            keyed(bounded::Bounded { memory: memory(), percent: *percent }, config, memory(), phase)
+        }
+        Method::Locality { .. } => keyed(locality::Locality(memory()), config, memory(), phase),
+        Method::ReplicatedLocality { shrink_after, .. } => {
+            keyed(locality::Replicated { memory: memory(), shrink_after: *shrink_after }, config, memory(), phase)
+        }
+        Method::CostBounded { miss_cost, choices, .. } => {
+            let choices = choices.map_or(usize::MAX, |choices| choices as usize);
+            keyed(
+                cost_bounded::CostBounded { memory: memory(), miss_cost: *miss_cost, choices },
+                config,
+                memory(),
+                phase,
+            )
+        }
+        method => plain(method, phase),
     }
+}
+
+/// A scheduler that needs no key. One that does is never asked for here; it would be answered by the default.
+fn plain(method: &Method, phase: Phase) -> Box<dyn Scheduler> {
+    use least_connections::{Connections, WeightedConnections};
+    use least_loaded::LeastLoaded;
+    match method {
+        Method::RoundRobin => Box::new(round_robin::RoundRobin::new(phase)),
+        Method::WeightedRoundRobin(WrrMode::Ipvs) => Box::new(ipvs_walk::IpvsWalk::new(phase)),
+        Method::LeastConnections(ties) => Box::new(LeastLoaded::<Connections>::new(*ties, phase)),
+        Method::WeightedLeastConnections(ties) => Box::new(LeastLoaded::<WeightedConnections>::new(*ties, phase)),
+        Method::ExpectedDelay(ties) => Box::new(LeastLoaded::<expected_delay::ExpectedDelay>::new(*ties, phase)),
+        Method::NeverQueue(ties) => Box::new(LeastLoaded::<expected_delay::NeverQueue>::new(*ties, phase)),
+        Method::SeenCapacity(ties) => Box::new(LeastLoaded::<capacity::SeenCapacity>::new(*ties, phase)),
+        Method::TwoChoices => Box::new(two_choices::TwoChoices::<two_choices::InFlight>::new()),
+        Method::PeakEwma => Box::new(two_choices::TwoChoices::<two_choices::PeakEwma>::new()),
+        Method::Failover => Box::new(failover::Failover::default()),
+        _ => Box::new(smooth::Smooth::new(phase)),
+    }
+}
+
+fn fallback(config: &SchedulerConfig, phase: Phase) -> Option<Box<dyn Scheduler>> {
+    match &config.fallback {
+        Fallback::None => None,
+        Fallback::By(method) => Some(plain(method, phase)),
+    }
+}
+
+fn keyed<K: keyed::ByKey + 'static>(
+    by_key: K,
+    config: &SchedulerConfig,
+    memory: Arc<Memory>,
+    phase: Phase,
+) -> Box<dyn Scheduler> {
+    let fallback = fallback(config, phase);
+    let is_strict = fallback.is_none();
+    let fallback = fallback.unwrap_or_else(|| plain(&Method::WeightedLeastConnections(Ties::Rotate), phase));
+    Box::new(keyed::Keyed { by_key, memory, fallback, is_strict })
 }
 
 /// How a candidate is called in a trace.

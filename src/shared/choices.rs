@@ -6,10 +6,9 @@
 
 use crate::base::id::ServerSlot;
 use crate::base::time::Timestamp;
-use crate::pure::clock_table::Usage;
+use crate::pure::key_table::{KeyTable, Usage};
 use crate::pure::persistence::{Claim, Form, Key, is_moved};
 use crate::pure::pool::State;
-use crate::shared::sharded_table::ShardedTable;
 
 /// The most choices that a pool remembers, of all forms together: about 24 MiB when it is full.
 pub const CHOICES_MAX: usize = 262_144;
@@ -17,7 +16,7 @@ pub const CHOICES_MAX: usize = 262_144;
 /// A table of choices.
 #[derive(Debug)]
 pub struct Choices {
-    table: ShardedTable<Choice>,
+    table: KeyTable<Choice>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,12 +54,12 @@ pub enum Settled {
 impl Choices {
     /// A table of at most `capacity` choices, rounded up to a multiple of 64.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { table: ShardedTable::new(capacity) }
+        Self { table: KeyTable::new(capacity) }
     }
 
     /// The server that a client belongs to; its choice is kept for another `ttl`.
     pub fn look_up(&self, key: Key, now: Timestamp) -> Option<ServerSlot> {
-        let found = self.table.with(key.hash, |table| {
+        let found = self.table.part(key.hash, |table| {
             let choice = table.touch(key.hash).filter(|choice| choice.until > now)?;
             choice.until = now + key.ttl;
             Some(choice.server)
@@ -79,7 +78,7 @@ impl Choices {
         server: ServerSlot,
         now: Timestamp,
     ) -> Result<(), ServerSlot> {
-        let assigned = self.table.with(key.hash, |table| {
+        let assigned = self.table.part(key.hash, |table| {
             let known = table.get_mut(key.hash).filter(|choice| choice.until > now).map(|choice| choice.server);
             match known {
                 Some(other) if Some(other) != before && other != server => Err(other),
@@ -94,7 +93,7 @@ impl Choices {
 
     /// Assigns a client to `server`, whatever was chosen before.
     pub fn set(&self, key: Key, server: ServerSlot, now: Timestamp) {
-        self.table.with(key.hash, |table| {
+        self.table.part(key.hash, |table| {
             table.insert(key.hash, Choice { server, until: now + key.ttl }, |choice| choice.until <= now);
         });
     }

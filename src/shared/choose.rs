@@ -168,7 +168,14 @@ impl Schedulers {
         let mut inner = self.inner.borrow_mut();
         let Inner { rng, instances } = &mut *inner;
         let scheduler = instance(instances, place, self.phases, rng)?;
-        choose_server(place.pool, scheduler, ask, rng, trace)
+        let index = choose_server(place.pool, scheduler, ask, rng, trace)?;
+        if let Some(key) = ask.key
+            && place.pool.pool.scheduler.method.is_keyed()
+            && !trace.is_recording()
+        {
+            place.pool.memory.locality.note(key, index);
+        }
+        Some(index)
     }
 }
 
@@ -223,7 +230,10 @@ fn instance<'a>(
                 Phases::Start => Phase::Start,
                 Phases::Seeded => Phase::Seeded(rng.next_u64()),
             };
-            *free = Some(Instance { roster, scheduler: scheduler::build(&place.pool.pool.scheduler, phase) });
+            *free = Some(Instance {
+                roster,
+                scheduler: scheduler::build(&place.pool.pool.scheduler, &place.pool.memory, phase),
+            });
         }
     }
     instances.get(place.index)?.as_ref().map(|held| &*held.scheduler)

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::base::id::{ServerId, ServerSlot};
+use crate::base::time;
 use crate::pure::pool::Load;
 use crate::shared::choices::Choices;
 use crate::shared::outcome::Outcome;
@@ -156,6 +157,18 @@ impl ServerRecord {
     /// Takes a count back. Only who counted may call it.
     pub fn uncount_request(&self) {
         self.traffic.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Begins to measure an attempt.
+    #[cold]
+    pub fn begin_measuring(&self) {
+        self.load.pace.begins(time::now(), self.load.active());
+    }
+
+    /// Ends to measure an attempt.
+    #[cold]
+    pub fn end_measuring(&self, outcome: Outcome) {
+        self.load.pace.ends(time::now(), matches!(outcome, Outcome::Answered { .. }));
     }
 
     /// Counts that the attempt is a repetition.

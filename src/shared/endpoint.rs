@@ -18,6 +18,8 @@ pub struct Endpoint {
     pub record: Arc<ServerRecord>,
     /// Counts the addresses it has had.
     pub incarnation: u32,
+    /// Whether its pool's scheduler asks how fast it answers.
+    pub is_measured: bool,
     /// The addresses of its name.
     named: Arc<[SocketAddr]>,
     /// The position among them of the one that a connection was last made to.
@@ -27,7 +29,13 @@ pub struct Endpoint {
 impl Endpoint {
     /// A server whose name, where it has one, has the addresses `named`.
     pub fn new(server: Arc<Server>, record: Arc<ServerRecord>, incarnation: u32, named: Arc<[SocketAddr]>) -> Self {
-        Self { server, record, incarnation, named, last_good: AtomicUsize::new(0) }
+        Self { server, record, incarnation, is_measured: false, named, last_good: AtomicUsize::new(0) }
+    }
+
+    /// The same, measured or not.
+    pub const fn measured(mut self, is_measured: bool) -> Self {
+        self.is_measured = is_measured;
+        self
     }
 
     /// The addresses of its name; empty where it has none, or where the name has not been resolved yet.

@@ -4,10 +4,9 @@
 //! with one 64-bit hash would share an entry. It refuses types that are no plain `type/subtype`, and longer ones than
 //! [`TYPE_MAX`].
 
-use crate::pure::clock_table::Usage;
+use crate::pure::key_table::{KeyTable, Usage};
 use crate::pure::rule::hash::hash;
 use crate::pure::rule::media::media_type_of_field;
-use crate::shared::sharded_table::ShardedTable;
 
 /// Entries of a table, where nothing else is asked for: about 8 MiB when it is full.
 pub const ENTRIES_DEFAULT: usize = 65_536;
@@ -18,7 +17,7 @@ pub const TYPE_MAX: usize = 127;
 /// What hosts and paths last answered with.
 #[derive(Debug)]
 pub struct LearnedTypes {
-    table: ShardedTable<Box<str>>,
+    table: KeyTable<Box<str>>,
     /// Secret, so that nobody can choose paths that share an entry.
     seed: u64,
 }
@@ -26,7 +25,7 @@ pub struct LearnedTypes {
 impl LearnedTypes {
     /// An empty table of at most `capacity` entries, rounded up to a multiple of 64. `seed` is random.
     pub fn new(capacity: usize, seed: u64) -> Self {
-        Self { table: ShardedTable::new(capacity), seed }
+        Self { table: KeyTable::new(capacity), seed }
     }
 
     /// Remembers that `path`, normalized, on `host` answered with this Content-Type. Parameters and case do not count.
@@ -34,7 +33,7 @@ impl LearnedTypes {
         let mut lower = [0; TYPE_MAX];
         let Some(media_type) = plain_type(content_type, &mut lower) else { return };
         let key = self.key(host, path);
-        self.table.with(key, |table| match table.get_mut(key) {
+        self.table.part(key, |table| match table.get_mut(key) {
             Some(known) if **known == *media_type => {}
             Some(known) => *known = media_type.into(),
             None => table.insert(key, media_type.into(), |_| false),
@@ -45,7 +44,7 @@ impl LearnedTypes {
     pub fn recall(&self, host: &str, path: &str, out: &mut String) -> bool {
         out.clear();
         let key = self.key(host, path);
-        let known = self.table.with(key, |table| table.touch(key).map(|media_type| out.push_str(media_type)));
+        let known = self.table.part(key, |table| table.touch(key).map(|media_type| out.push_str(media_type)));
         known.flatten().is_some()
     }
 

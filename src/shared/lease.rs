@@ -49,6 +49,9 @@ impl Lease {
             return None;
         }
         endpoint.record.count_request();
+        if endpoint.is_measured {
+            endpoint.record.begin_measuring();
+        }
         Some(Self { endpoint: Arc::clone(endpoint), outcomes: Rc::clone(outcomes), outcome: None })
     }
 
@@ -81,6 +84,9 @@ impl Drop for Lease {
         let unsaid = if std::thread::panicking() { Outcome::OwnFault } else { Outcome::ClientAborted };
         let outcome = self.outcome.unwrap_or(unsaid);
         record.count_outcome(outcome);
+        if self.endpoint.is_measured {
+            record.end_measuring(outcome);
+        }
         // Answers are told by the counters: only what is evidence against the server is worth a message.
         if outcome.is_failure() {
             self.outcomes.send(Report { slot: record.slot, incarnation: self.endpoint.incarnation, outcome });

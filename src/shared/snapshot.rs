@@ -16,6 +16,7 @@ use crate::pure::config::Config;
 use crate::pure::pool::{Candidate, Pool, PoolView, Share, State, Tried, Wanted, is_in_panic};
 use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::compile::RuleSet;
+use crate::pure::scheduler::Memory;
 use crate::shared::counters::{PoolRecord, ProcessCounters};
 pub use crate::shared::endpoint::Endpoint;
 
@@ -67,6 +68,8 @@ pub struct PoolSnapshot {
     pub endpoints: Vec<Arc<Endpoint>>,
     /// Whether so few servers are available that suspicion is ignored.
     pub in_panic: bool,
+    /// What the workers' instances of its scheduler remember together.
+    pub memory: Arc<Memory>,
     /// The same as long as scheduler and list of servers are: a scheduler's instance lives as long.
     pub roster: u64,
     /// Another for each change of a state or a share.
@@ -204,7 +207,8 @@ impl SnapshotStore {
             }
             if let Some(endpoint) = pool.endpoints.get_mut(position) {
                 let (server, record) = (Arc::clone(&known.server), Arc::clone(&known.record));
-                *endpoint = Arc::new(Endpoint::new(server, record, incarnation, Arc::clone(addresses)));
+                let moved = Endpoint::new(server, record, incarnation, Arc::clone(addresses));
+                *endpoint = Arc::new(moved.measured(known.is_measured));
             }
         }
         let has_changed = renew_changed(&mut pools, &old.pools, &mut registry);
@@ -295,6 +299,7 @@ fn assemble_pool(
         .flat_map(|old| old.candidates.iter().zip(&old.endpoints))
         .map(|(candidate, endpoint)| (candidate.slot, (candidate, endpoint)))
         .collect();
+    let is_measured = pool.scheduler.method.is_measuring();
     let mut candidates = Vec::with_capacity(pool.servers.len());
     let mut endpoints = Vec::with_capacity(pool.servers.len());
     for (index, server) in pool.servers.iter().enumerate() {
@@ -311,16 +316,30 @@ fn assemble_pool(
             load: Arc::clone(&record.load),
         });
         endpoints.push(match kept {
-            Some((old, endpoint)) if *old.server == **server => Arc::clone(endpoint),
-            _ => Arc::new(Endpoint::new(Arc::clone(server), record, incarnation, named)),
+            Some((old, endpoint)) if *old.server == **server && endpoint.is_measured == is_measured => {
+                Arc::clone(endpoint)
+            }
+            _ => Arc::new(Endpoint::new(Arc::clone(server), record, incarnation, named).measured(is_measured)),
         });
     }
+    let is_same_scheduler = |old: &&PoolSnapshot| old.pool.scheduler == pool.scheduler;
     let is_same_roster = |old: &&PoolSnapshot| {
-        old.pool.scheduler == pool.scheduler
-            && old.candidates.iter().map(|old| old.slot).eq(candidates.iter().map(|new| new.slot))
+        // Tables are made from the weights; those who count see them in the view.
+        let weight = |candidate: &Candidate| pool.scheduler.method.is_keyed().then_some(candidate.server.weight);
+        let known = |candidate: &Candidate| (candidate.slot, weight(candidate));
+        is_same_scheduler(old) && old.candidates.iter().map(known).eq(candidates.iter().map(known))
+    };
+    let (roster, memory) = match old.filter(is_same_roster) {
+        Some(old) => (old.roster, Arc::clone(&old.memory)),
+        None => {
+            let remembered = old.filter(is_same_scheduler).map(|old| &*old.memory);
+            let memory = Memory::new(&pool.scheduler, pool.servers.iter().map(AsRef::as_ref), remembered);
+            (registry.next_roster(), Arc::new(memory))
+        }
     };
     PoolSnapshot {
-        roster: old.filter(is_same_roster).map_or_else(|| registry.next_roster(), |old| old.roster),
+        roster,
+        memory,
         generation: registry.next_generation(),
         record: registry.pool_record(&pool.name),
         in_panic: is_in_panic(&candidates),

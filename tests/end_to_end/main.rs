@@ -39,6 +39,7 @@ mod proxy_protocol_upstream;
 mod reports;
 mod retry;
 mod rules_applied;
+mod schedulers;
 mod tls;
 mod trust;
 mod tunnel;

@@ -15,6 +15,7 @@ pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
     powerless_pools(config, warnings);
     choices_of_one_process(config, warnings);
     cookies_of_two_pools(config, warnings);
+    idle_keys(config, warnings);
     overlapping_listeners(config, warnings);
     unserved_listeners(config, warnings);
     unknown_clients(config, warnings);
@@ -112,6 +113,25 @@ fn cookies_of_two_pools(config: &Config, warnings: &mut Vec<Problem>) {
             let message = format!("the pools `{}` and `{}` give the same cookie", first.name, pool.name);
             let problem = Problem::at(place, message).as_warning().label("each would replace the other's");
             warnings.push(problem.also(first_place, "the first").help("give each pool's cookie a name of its own"));
+        }
+    }
+}
+
+/// Rules whose key nobody hashes.
+fn idle_keys(config: &Config, warnings: &mut Vec<Problem>) {
+    for (rule, place) in config.rules.iter().zip(&config.places.rules) {
+        let Some(key) = &rule.key else { continue };
+        let pools = pools_of(&rule.action);
+        let hashes =
+            |pool: &PoolIndex| config.pools.get(pool.0 as usize).is_some_and(|pool| pool.scheduler.method.is_keyed());
+        if !pools.iter().any(hashes) {
+            let problem = Problem::at(
+                place.key.as_ref().unwrap_or(&place.node),
+                format!("nothing hashes the key {key} of this rule"),
+            )
+            .as_warning();
+            let problem = problem.label("its pool goes without a key");
+            warnings.push(problem.help(r#"give the pool a scheduler that goes by a key: scheduler "mh""#));
         }
     }
 }

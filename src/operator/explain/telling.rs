@@ -147,7 +147,7 @@ fn tell_forward(
         body_max: forward.body_max.0,
         upgrade: forward.upgrade.clone(),
         key: tell_key(rule, pool, forward),
-        scheduler: pool.scheduler.name(),
+        scheduler: pool.scheduler.method.name(),
         server: server.map(|endpoint| ServerTold {
             name: endpoint.server.id.server.to_string(),
             address: endpoint.server.address.to_string(),

@@ -87,11 +87,10 @@ fn check_word(value: Value<'_>, name: &str, kind: &Kind, now: &[&str], later: &[
         return None;
     }
     match (name, known_elsewhere(word)) {
-        ("scheduler", Some(Elsewhere::Here(ours))) => {
+        ("scheduler", Some(ours)) => {
             let problem = Problem::at(&value.place(), format!("`{name}` does not know \"{word}\""));
             return Some(problem.label(format!("write \"{ours}\"")).help(format!("it takes {}", wanted(kind))));
         }
-        ("scheduler", Some(Elsewhere::Later)) => return Some(word_later(value, name, word, kind)),
         ("upstream", _) => {
             if let Some((label, help)) = upstream_meant(word) {
                 let problem = Problem::at(&value.place(), format!("`{name}` does not know \"{word}\""));
@@ -132,18 +131,16 @@ fn upstream_meant(word: &str) -> Option<(&'static str, &'static str)> {
 }
 
 /// What the language has for a scheduler of another proxy.
-enum Elsewhere {
-    /// This word.
-    Here(&'static str),
-    /// Nothing yet.
-    Later,
-}
-
-fn known_elsewhere(word: &str) -> Option<Elsewhere> {
+fn known_elsewhere(word: &str) -> Option<&'static str> {
     match word {
-        "least_conn" | "leastconn" | "least-conn" | "least_request" => Some(Elsewhere::Here("wlc")),
-        "round_robin" | "roundrobin" | "round-robin" => Some(Elsewhere::Here("wrr")),
-        "ip_hash" | "ip-hash" | "hash" | "source" | "random" | "least_time" => Some(Elsewhere::Later),
+        "least_conn" | "leastconn" | "least-conn" | "least_request" => Some("wlc"),
+        "round_robin" | "roundrobin" | "round-robin" => Some("wrr"),
+        "ip_hash" | "ip-hash" | "source" => Some("sh"),
+        "hash" | "maglev" | "uri" => Some("mh"),
+        "ring_hash" | "consistent" => Some("ch-bl"),
+        "random" => Some("p2c"),
+        "least_time" | "first-byte" => Some("peak-ewma"),
+        "first" | "priority" => Some("fo"),
         _ => None,
     }
 }

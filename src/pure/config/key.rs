@@ -1,4 +1,4 @@
-//! `key=".."`: the part of a request that a split hashes. It refuses captures nobody could name, and says which keys there
+//! `key=".."`: the part of a request that a split or a scheduler hashes. It refuses captures nobody could name, and says which keys there
 //! are.
 
 use super::node::Value;

@@ -8,9 +8,9 @@ use super::names::Unique;
 use super::node::Node;
 use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
-use super::{address, limits, persist, upstream_tls};
+use super::{address, limits, persist, scheduler, upstream_tls};
 use crate::base::id::ServerId;
-use crate::pure::pool::{Pool, SchedulerConfig, Server, Ties, UpstreamProtocol, WrrMode};
+use crate::pure::pool::{Pool, Server, UpstreamProtocol};
 use crate::pure::proxy_protocol::Version;
 
 /// A pool of that name.
@@ -27,15 +27,15 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
     if let Some(retry) = node.child("retry") {
         read_retry(retry, &mut settings, problems);
     }
-    let scheduler =
-        node.child("scheduler").map_or_else(SchedulerConfig::default, |node| read_scheduler(node, problems));
+    let scheduling = node.child("scheduler").map(|node| scheduler::read(node, problems)).unwrap_or_default();
     let servers = read_servers(node, name, problems);
     Pool {
         name: Arc::clone(name),
         persistence: persist::read(node, name, &servers, problems),
         servers,
-        scheduler,
-        key: None,
+        scheduler: scheduling.scheduler,
+        key: scheduling.key,
+        key_normalize: scheduling.key_normalize,
         upstream: settings.upstream,
         timeouts: settings.timeouts,
         retry: settings.retry,
@@ -75,26 +75,6 @@ pub(super) fn is_name(name: &str, place: super::source::Place, noun: &str, probl
         problems.add(problem.help("a name has 1 to 128 letters, none of them a space or `/`"));
     }
     is_good
-}
-
-fn read_scheduler(node: Node<'_>, problems: &mut Problems) -> SchedulerConfig {
-    let name = node.argument(0).and_then(|value| value.text()).unwrap_or_default();
-    for (option, owner) in [("mode", "wrr"), ("ties", "wlc")] {
-        if let Some(value) = node.setting(option).filter(|_| name != owner && ["rr", "wrr", "wlc"].contains(&name)) {
-            let problem =
-                Problem::at(&value.place(), format!("the scheduler `{name}` has no `{option}`")).label("not here");
-            problems.add(problem.help(format!("`{option}` belongs to `{owner}`")));
-        }
-    }
-    let word = |option| node.setting(option).and_then(|value| value.text());
-    match name {
-        "rr" => SchedulerConfig::RoundRobin,
-        "wlc" if word("ties") == Some("first") => SchedulerConfig::WeightedLeastConnections(Ties::First),
-        "wlc" => SchedulerConfig::WeightedLeastConnections(Ties::Rotate),
-        _ if word("mode") == Some("ipvs") => SchedulerConfig::WeightedRoundRobin(WrrMode::Ipvs),
-        // The words that are not known have been reported.
-        _ => SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth),
-    }
 }
 
 fn read_upstream(node: Node<'_>, settings: &mut Settings, problems: &mut Problems) {

@@ -9,7 +9,7 @@ use super::limits::{self, Site};
 use super::names::Names;
 use super::node::Node;
 use super::problem::{Problem, Problems};
-use super::{action, changes, predicates};
+use super::{action, changes, key, predicates};
 use crate::base::units::Bytes;
 use crate::pure::rule::{Predicates, Rule};
 
@@ -20,6 +20,11 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, names: &Names, problems: &mu
     let unless = read_not(node, names, problems);
     let action = action::read(node, names, &captures, problems);
     let changes = changes::read(node, action.as_ref(), &captures, problems);
+    let key = node.setting("key").and_then(|value| {
+        let key = key::read(value, problems);
+        captures.check_key(key.as_ref(), &value.place(), problems);
+        key
+    });
     let body_max = read_body_max(node, problems);
     Some(Rule {
         name: Arc::clone(name),
@@ -28,7 +33,7 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, names: &Names, problems: &mu
         unless,
         action: action?,
         changes,
-        key: None,
+        key,
         body_max,
     })
 }

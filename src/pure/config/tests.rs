@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::base::id::PoolIndex;
-use crate::pure::pool::{SchedulerConfig, WrrMode};
+use crate::pure::pool::{Method, WrrMode};
 use crate::pure::rule::{Action, HostPattern};
 
 fn loaded(text: &str) -> Config {
@@ -39,7 +39,7 @@ rule use="origin"
     assert_eq!(tls.certificates[0].files.key, std::path::Path::new("certs/site.key"));
     let pool = &config.pools[0];
     assert_eq!(pool.servers.iter().map(|server| server.weight).collect::<Vec<_>>(), [2, 1]);
-    assert_eq!(pool.scheduler, SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth));
+    assert_eq!(pool.scheduler.method, Method::WeightedRoundRobin(WrrMode::Smooth));
     assert_eq!(pool.timeouts.response, Duration::from_secs(6));
     assert_eq!(config.rules[0].action, Action::Use(PoolIndex(0)));
     assert_eq!(&*config.rules[0].name, "rule-1");

@@ -53,33 +53,48 @@ static SERVER: NodeForm = NodeForm::new("server", r#"server "o1" "10.0.0.1:9000"
     ])
     .repeated();
 
-const SCHEDULERS_NOW: &[&str] = &["rr", "wrr", "wlc"];
-const SCHEDULERS_LATER: &[&str] = &[
+/// The schedulers that work.
+pub(super) const SCHEDULERS_NOW: &[&str] = &[
+    "rr",
+    "wrr",
     "lc",
+    "wlc",
     "sed",
     "nq",
-    "lblc",
-    "lblcr",
+    "fb-wlc",
+    "p2c",
+    "peak-ewma",
+    "fo",
+    "ovf",
     "dh",
     "sh",
     "mh",
-    "fo",
-    "ovf",
-    "p2c",
-    "peak-ewma",
-    "ch-bl",
     "rendezvous",
-    "run-queue",
+    "ch-bl",
+    "lblc",
+    "lblcr",
     "cbr",
-    "fb-wlc",
 ];
+const FALLBACKS: &[&str] = &["wlc", "none", "rr", "wrr", "lc", "sed", "nq", "fb-wlc", "p2c", "peak-ewma", "fo"];
 static SCHEDULER: NodeForm = NodeForm::new("scheduler", r#"scheduler "wrr""#)
-    .taking(&[Kind::Word { now: SCHEDULERS_NOW, later: SCHEDULERS_LATER }], 1)
+    .taking(&[Kind::Word { now: SCHEDULERS_NOW, later: &["run-queue"] }], 1)
     .with(&[
-        Setting::later("key"),
-        Setting::one("mode", Kind::Word { now: &["smooth", "ipvs"], later: &[] }),
+        Setting::text("key", "what is hashed"),
+        Setting::one("mode", Kind::Word { now: &["smooth", "maglev", "ipvs"], later: &[] }),
         Setting::one("ties", Kind::Word { now: &["rotate", "first"], later: &[] }),
-        Setting::later("fallback"),
+        Setting::one("fallback", Kind::Word { now: FALLBACKS, later: &[] }),
+        Setting::one("bound", Kind::Whole { min: 101, max: 10_000 }),
+        Setting::one("keys-max", Kind::Whole { min: 64, max: 16_777_216 }),
+        Setting::one("shrink-after", WHILE),
+        Setting::one("miss-cost", WHILE),
+        Setting::one("choices", Kind::Whole { min: 1, max: 65_535 }),
+    ])
+    .holding(&[&KEY_NORMALIZE]);
+const WHILE: Kind = Kind::Duration { min: Duration::from_millis(1), max: Duration::from_secs(30 * 24 * 3600) };
+static KEY_NORMALIZE: NodeForm =
+    NodeForm::new("key-normalize", r#"key-normalize sort-query=#true { drop "utm_*" "fbclid" }"#).with(&[
+        Setting::one("sort-query", Kind::Switch),
+        Setting::list("drop", text("a parameter's name, in which `*` is any text")),
     ]);
 
 static UPSTREAM_SETTINGS: [Setting; 3] = {
@@ -165,7 +180,7 @@ const RULE_OWN: [Setting; 10] = [
     Setting::one("status", Kind::Whole { min: 100, max: 599 }),
     Setting::one("respond", Kind::Whole { min: 200, max: 599 }),
     Setting::text("body", "the answer's text"),
-    Setting::later("key"),
+    Setting::text("key", "what is hashed"),
     Setting::text("strip-prefix", "a path"),
     Setting::text("rewrite", "a path with captures"),
     Setting::list("upgrade", text("an upgrade token")),

@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::pace::Pace;
+
 /// What a choice asks of one server's present, over all workers: its requests in flight, and whether connects to it fail.
 /// Padded to a cache line of its own.
 #[derive(Debug, Default)]
@@ -12,6 +14,8 @@ pub struct Load {
     active: AtomicU32,
     connect_failures: AtomicU32,
     answering: AtomicU64,
+    /// How fast it answers, where its pool's scheduler asks.
+    pub pace: Pace,
 }
 
 impl Load {

@@ -72,6 +72,19 @@ impl GlobTest {
     }
 }
 
+/// Whether a text matches a glob that is not worth being made ready. Compares byte by byte.
+pub(super) fn matches(glob: &str, text: &[u8]) -> bool {
+    let mut pieces = glob.as_bytes().split(|byte| *byte == b'*');
+    let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let Some(mut last) = pieces.next() else { return rest.is_empty() };
+    for piece in pieces {
+        let Some(at) = memmem::find(rest, last) else { return false };
+        rest = rest.get(at + last.len()..).unwrap_or_default();
+        last = piece;
+    }
+    rest.ends_with(last)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

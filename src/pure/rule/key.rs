@@ -9,9 +9,11 @@ use super::captures::Captures;
 use super::hash::hash;
 use super::media::media_type_of;
 use super::parts::{cookies, parameters};
-use super::{KeySource, RequestView};
+use super::{KeySource, RequestView, glob};
 use crate::base::id::PoolIndex;
 use crate::base::rng::Rng;
+use crate::pure::pool::KeyNormalize;
+use crate::pure::rendezvous::Wait;
 
 /// The hash of what `source` names; `None` where the request does not have it. Of several fields, cookies or parameters of
 /// one name the first counts; `uri` without a query is not `uri` with an empty one.
@@ -35,6 +37,30 @@ pub fn hash_key(source: &KeySource, view: &RequestView<'_>, captures: &Captures)
         KeySource::Query(name) => hash(&parameters(view.query, name).next()?, 0),
         KeySource::Capture(name) => text(captures.get(view.path, name)?),
     })
+}
+
+/// The same, where of a URI's query only what `normalize` leaves counts.
+pub fn hash_normalized(
+    source: &KeySource,
+    normalize: &KeyNormalize,
+    view: &RequestView<'_>,
+    captures: &Captures,
+) -> Option<u64> {
+    let (KeySource::Uri, Some(query)) = (source, view.query) else { return hash_key(source, view, captures) };
+    let counts = |pair: &&[u8]| {
+        let end = memchr::memchr(b'=', pair).unwrap_or(pair.len());
+        let name = pair.get(..end).unwrap_or_default();
+        !pair.is_empty() && !normalize.drop.iter().any(|dropped| glob::matches(dropped, name))
+    };
+    let pairs = query.split(|byte| *byte == b'&').filter(counts);
+    let chain = |hashed: u64, pair: &[u8]| hash(pair, hashed);
+    let path = hash(view.path.as_bytes(), 0);
+    if !normalize.sort_query {
+        return Some(pairs.fold(path, chain));
+    }
+    let mut pairs: Vec<&[u8]> = pairs.collect();
+    pairs.sort_unstable();
+    Some(pairs.into_iter().fold(path, chain))
 }
 
 /// As rule files write it.
@@ -85,39 +111,14 @@ fn arm_at(arms: &[(PoolIndex, u32)], mut point: u64) -> Option<PoolIndex> {
 }
 
 fn arm_of_key(arms: &[(PoolIndex, u32)], key: u64) -> Option<PoolIndex> {
-    let mut best: Option<(u64, u32, PoolIndex)> = None;
+    let mut best: Option<(Wait, PoolIndex)> = None;
     for (position, (pool, weight)) in (0_u64..).zip(arms).filter(|(_, (_, weight))| *weight > 0) {
-        // −log₂ of a uniform number is exponentially distributed; divided by the weight, the least of all wins with the
-        // probability of its share.
-        let waits = (64 << FRACTION) - log2(hash(&position.to_le_bytes(), key));
-        let is_sooner = |(best_waits, best_weight, _): (u64, u32, PoolIndex)| {
-            u128::from(waits) * u128::from(best_weight) < u128::from(best_waits) * u128::from(*weight)
-        };
-        if best.is_none_or(is_sooner) {
-            best = Some((waits, *weight, *pool));
+        let wait = Wait::of(key, hash(&position.to_le_bytes(), 0), u16::try_from(*weight).unwrap_or(u16::MAX));
+        if best.is_none_or(|(shortest, _)| wait.is_shorter(shortest)) {
+            best = Some((wait, *pool));
         }
     }
-    best.map(|(_, _, pool)| pool)
-}
-
-/// Bits behind the point of [`log2`].
-pub(in crate::pure) const FRACTION: u32 = 32;
-
-/// The binary logarithm as a fixed-point number, bit by bit in whole numbers: a floating-point one may differ from machine to
-/// machine. The logarithm of 0 counts as that of 1.
-pub(in crate::pure) fn log2(number: u64) -> u64 {
-    let number = number.max(1);
-    let whole = number.ilog2();
-    // The mantissa, from 1 up to 2, with 63 bits behind the point. Squared, the logarithm's next bit comes before the point.
-    let mut mantissa = u128::from(number << (63 - whole));
-    let mut result = u64::from(whole);
-    for _ in 0..FRACTION {
-        mantissa = (mantissa * mantissa) >> 63;
-        let bit = (mantissa >> 64) as u64;
-        mantissa >>= bit;
-        result = result << 1 | bit;
-    }
-    result
+    best.map(|(_, pool)| pool)
 }
 
 #[cfg(test)]
@@ -129,15 +130,6 @@ mod tests {
     use crate::pure::rule::find::tests::{Head, rule};
     use crate::pure::rule::{Predicates, find};
     use crate::pure::trace::Trace;
-
-    #[test]
-    fn the_logarithm_is_one() {
-        for number in [1, 2, 3, 1000, u64::MAX / 3, u64::MAX] {
-            let ours = log2(number) as f64 / (1_u64 << FRACTION) as f64;
-            assert!((ours - (number as f64).log2()).abs() < 1e-6, "{number}: {ours}");
-        }
-        assert_eq!(log2(0), 0);
-    }
 
     #[test]
     fn a_hash_is_the_same_everywhere() {
@@ -158,6 +150,23 @@ mod tests {
         for absent in [KeySource::MediaType, KeySource::Header("x".to_owned()), KeySource::Capture("1".to_owned())] {
             assert_eq!(of(absent), None);
         }
+    }
+
+    #[test]
+    fn a_query_counts_as_far_as_it_is_wanted() {
+        let head = Head::new::<&str, &str>(&[]);
+        let normalize = KeyNormalize { sort_query: true, drop: vec!["utm_*".to_owned(), "id".to_owned()] };
+        let of = |query: Option<&'static [u8]>| {
+            let mut view = head.view("GET", "a.test", "/p");
+            view.query = query;
+            hash_normalized(&KeySource::Uri, &normalize, &view, &Captures::new())
+        };
+        let query = |text: &'static str| of(Some(text.as_bytes()));
+        assert_eq!(query("b=2&utm_source=x&a=1&id=7"), query("a=1&b=2"));
+        assert_eq!(query("utm_medium=x&id"), of(None));
+        assert_ne!(query("a=1&b=2"), query("a=1&b=3"));
+        assert_ne!(query("idea=1"), of(None));
+        assert_ne!(query("a=1"), query("a=1&a=1"));
     }
 
     #[test]

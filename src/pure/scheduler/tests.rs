@@ -6,10 +6,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Candidate, Phase, Pick, PoolView, Scheduler, SchedulerConfig, Timestamp, Trace, WrrMode, build};
+use super::{Candidate, Phase, Pick, PoolView, Scheduler, Timestamp, Trace, WrrMode, build};
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::rng::Rng;
-use crate::pure::pool::{Address, Server, Share, State, Ties, Tried, Wanted};
+use crate::pure::pool::{Address, Fallback, Method, SchedulerConfig, Server, Share, State, Ties, Tried, Wanted};
+
+mod counting;
+mod keyed;
 
 thread_local! {
     static GENERATION: Cell<u64> = const { Cell::new(0) };
@@ -48,9 +51,9 @@ struct Picker {
 }
 
 impl Picker {
-    fn new(config: &SchedulerConfig, phase: Phase) -> Self {
+    fn new(config: &Method, phase: Phase) -> Self {
         let seed = if let Phase::Seeded(seed) = phase { seed } else { 0 };
-        Self { scheduler: build(config, phase), rng: Rng::new(seed ^ 0xABCD) }
+        Self { scheduler: build(&config.clone().into(), &Arc::default(), phase), rng: Rng::new(seed ^ 0xABCD) }
     }
 
     fn pick(&mut self, view: &PoolView<'_>) -> Option<usize> {
@@ -61,14 +64,14 @@ impl Picker {
     }
 }
 
-const RR: SchedulerConfig = SchedulerConfig::RoundRobin;
-const SMOOTH: SchedulerConfig = SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth);
-const IPVS: SchedulerConfig = SchedulerConfig::WeightedRoundRobin(WrrMode::Ipvs);
-const WLC: SchedulerConfig = SchedulerConfig::WeightedLeastConnections(Ties::Rotate);
-const WLC_FIRST: SchedulerConfig = SchedulerConfig::WeightedLeastConnections(Ties::First);
-const ALL: [SchedulerConfig; 5] = [RR, SMOOTH, IPVS, WLC, WLC_FIRST];
+const RR: Method = Method::RoundRobin;
+const SMOOTH: Method = Method::WeightedRoundRobin(WrrMode::Smooth);
+const IPVS: Method = Method::WeightedRoundRobin(WrrMode::Ipvs);
+const WLC: Method = Method::WeightedLeastConnections(Ties::Rotate);
+const WLC_FIRST: Method = Method::WeightedLeastConnections(Ties::First);
+const ALL: [Method; 5] = [RR, SMOOTH, IPVS, WLC, WLC_FIRST];
 
-fn letters(config: &SchedulerConfig, weights: &[u16], count: usize) -> String {
+fn letters(config: &Method, weights: &[u16], count: usize) -> String {
     let candidates = pool(weights);
     let view = changed(&candidates, &Tried::NONE);
     let mut picker = Picker::new(config, Phase::Start);
@@ -358,7 +361,7 @@ proptest! {
     }
 }
 
-fn shares_of(config: &SchedulerConfig, weights: &[u16], workers: u64, seed: u64) -> Vec<f64> {
+fn shares_of(config: &Method, weights: &[u16], workers: u64, seed: u64) -> Vec<f64> {
     const PICKS: usize = 10_000;
     let candidates = pool(weights);
     let view = changed(&candidates, &Tried::NONE);
@@ -465,7 +468,7 @@ fn a_recording_trace_names_the_chosen_server_and_says_why() {
             let candidates = pool(&vec![1; size]);
             let view = changed(&candidates, &Tried::NONE);
             let mut trace = Trace::recording();
-            let scheduler = build(&config, Phase::Start);
+            let scheduler = build(&config.clone().into(), &Arc::default(), Phase::Start);
             let Pick::Server(index) = scheduler.pick(&view, None, Timestamp::ZERO, &mut Rng::new(1), &mut trace) else {
                 panic!("nobody was picked")
             };

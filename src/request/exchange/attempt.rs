@@ -6,9 +6,12 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 
 use crate::base::error::{Blame, RetrySafety};
 use crate::base::time;
+use crate::pure::cache_status;
+use crate::pure::head::Fields;
 use crate::pure::pool::{Tried, UpstreamProtocol};
 use crate::request::buffers::Grant;
 use crate::request::exchange::channel::{Channel, ServerEnd};
@@ -35,6 +38,9 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
                 let now = channel.connection.worker.now();
                 channel.scratch.record.first_byte_came(now);
                 choice.answers(channel.scratch.response.status, now);
+                if choice.is_measured() {
+                    note_cache(channel, forward, choice.waited(now));
+                }
                 if !wants_another(channel, forward, repeats) {
                     return Ok(choice);
                 }
@@ -51,6 +57,20 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
         repeats += 1;
         channel.rewind();
     }
+}
+
+/// Notes whether the answer came out of the server's cache, where it says.
+#[cold]
+fn note_cache(channel: &Channel<'_>, forward: &Forward, waited: Duration) {
+    let Some(server) = &channel.server else { return };
+    let fields = Fields { bytes: server.buffer.bytes(), list: &channel.scratch.response.fields };
+    let Some(is_hit) = cache_status::is_hit(fields) else { return };
+    channel.connection.worker.admission.snapshot(|snapshot| {
+        let place = snapshot.find_again(forward.index, &forward.pool.name);
+        if let Some(pool) = place.and_then(|place| snapshot.pool(place)) {
+            pool.memory.costs.note(is_hit, waited);
+        }
+    });
 }
 
 /// Connects to the chosen server, sends the request and waits for the head of its answer.

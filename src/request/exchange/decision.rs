@@ -21,6 +21,7 @@ use crate::request::exchange::failure::Failure;
 use crate::request::exchange::persistence::Persisting;
 use crate::request::exchange::scratch::Scratch;
 use crate::shared::counters::PoolRecord;
+use crate::shared::snapshot::PoolSnapshot;
 
 /// What becomes of a request.
 #[derive(Debug)]
@@ -51,6 +52,18 @@ pub struct Forward {
     pub index: PoolIndex,
     /// What the scheduler hashes.
     pub key: Option<u64>,
+}
+
+impl Forward {
+    /// A request for `path`, on its way to the pool that stands at `index`.
+    fn to(pool: &PoolSnapshot, index: PoolIndex, key: Option<u64>, path: &str) -> Self {
+        if let Some(key) = key
+            && pool.pool.scheduler.method.is_keyed()
+        {
+            pool.memory.locality.name(key, path);
+        }
+        Self { pool: Arc::clone(&pool.pool), record: Arc::clone(&pool.record), index, key }
+    }
 }
 
 /// Decides what becomes of the request whose head the buffer begins with. For a server, its head is ready in
@@ -133,9 +146,7 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
             push_max_forwards(&mut scratch.forwarded, left);
         }
         *persisting = Persisting::of(connection, &seen, pool, &mut scratch.forwarded);
-        let key = passage.key;
-        let (pool, record) = (Arc::clone(&pool.pool), Arc::clone(&pool.record));
-        Ok(Decision::Forward(Forward { pool, record, index, key }))
+        Ok(Decision::Forward(Forward::to(pool, index, passage.key, view.path)))
     })
 }
 

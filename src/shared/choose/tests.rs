@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::*;
 use crate::base::id::ServerSlot;
-use crate::pure::pool::{SchedulerConfig, State, Ties, WrrMode};
+use crate::pure::pool::{Method, State, Ties, WrrMode};
 use crate::shared::snapshot::tests::{SUSPECT, TestServer, config_of, no_rules, pool_of, store_of};
 use crate::shared::snapshot::{SnapshotStore, StateChange};
 
-const SMOOTH: SchedulerConfig = SchedulerConfig::WeightedRoundRobin(WrrMode::Smooth);
+const SMOOTH: Method = Method::WeightedRoundRobin(WrrMode::Smooth);
 
 fn choose(
     schedulers: &Schedulers,
@@ -59,20 +59,18 @@ fn a_scheduler_goes_on_where_it_was_when_states_change_and_pools_move() {
 
 #[test]
 fn another_list_of_servers_gets_another_scheduler() {
-    let store = store_of(vec![pool_of("p", SchedulerConfig::RoundRobin, &[("a", 1, 1, None), ("b", 2, 1, None)])]);
+    let store = store_of(vec![pool_of("p", Method::RoundRobin, &[("a", 1, 1, None), ("b", 2, 1, None)])]);
     let schedulers = Schedulers::from_start();
     assert_eq!(next(&schedulers, &store, 0), Some(0));
-    store.reload(
-        config_of(vec![pool_of("p", SchedulerConfig::RoundRobin, &[("b", 2, 1, None), ("c", 3, 1, None)])]),
-        no_rules(),
-    );
+    store
+        .reload(config_of(vec![pool_of("p", Method::RoundRobin, &[("b", 2, 1, None), ("c", 3, 1, None)])]), no_rules());
     assert_eq!(next(&schedulers, &store, 0), Some(0));
     assert_eq!(next(&schedulers, &store, 0), Some(1));
 }
 
 #[test]
 fn a_repetition_goes_to_another_server_and_only_at_last_to_the_same() {
-    for scheduler in [SMOOTH, SchedulerConfig::RoundRobin, SchedulerConfig::WeightedLeastConnections(Ties::Rotate)] {
+    for scheduler in [SMOOTH, Method::RoundRobin, Method::WeightedLeastConnections(Ties::Rotate)] {
         let store = store_of(vec![pool_of("p", scheduler, &[("a", 1, 1, None), ("b", 2, 1, None)])]);
         let schedulers = Schedulers::from_start();
         let pick = |slots: &[u32]| choose(&schedulers, &store, 0, &tried(slots), &mut Trace::off());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::base::id::ServerSlot;
 use crate::base::time::Timestamp;
-use crate::pure::pool::{SchedulerConfig, State};
+use crate::pure::pool::{Method, State};
 use crate::shared::counters::ServerFigures;
 use crate::shared::outcome::{OutcomeReceiver, outcome_queue};
 use crate::shared::snapshot::tests::{TestServer, config_of, no_rules, pool_of, store_of};
@@ -25,7 +25,7 @@ struct Bench {
 
 impl Bench {
     fn new(servers: &[TestServer<'_>]) -> Self {
-        let store = store_of(vec![pool_of("p", SchedulerConfig::RoundRobin, servers)]);
+        let store = store_of(vec![pool_of("p", Method::RoundRobin, servers)]);
         let (sender, reports) = outcome_queue(Arc::clone(store.process()));
         let admission = Admission::new(&store, sender, 7);
         Self { store, admission, reports, name: "p".into() }
@@ -122,8 +122,8 @@ fn a_pool_without_available_servers_or_one_that_is_gone_says_so() {
 fn a_pool_that_moved_is_found_by_its_name() {
     let bench = Bench::new(&[("a", 1, 1, None)]);
     let pools = vec![
-        pool_of("new", SchedulerConfig::RoundRobin, &[("x", 9, 1, None)]),
-        pool_of("p", SchedulerConfig::RoundRobin, &[("a", 1, 1, None)]),
+        pool_of("new", Method::RoundRobin, &[("x", 9, 1, None)]),
+        pool_of("p", Method::RoundRobin, &[("a", 1, 1, None)]),
     ];
     bench.store.reload(config_of(pools), no_rules());
     assert_eq!(&*bench.admit().unwrap().endpoint().server.id.pool, "p");
@@ -144,7 +144,7 @@ fn a_made_connection_ends_a_row_of_failures() {
 /// Two workers on one server of three places: never more, and none is left over.
 #[test]
 fn places_are_never_overrun_by_several_workers() {
-    let store = store_of(vec![pool_of("p", SchedulerConfig::RoundRobin, &[("a", 1, 1, Some(3))])]);
+    let store = store_of(vec![pool_of("p", Method::RoundRobin, &[("a", 1, 1, Some(3))])]);
     let load = Arc::clone(&store.load().pools[0].candidates[0].load);
     std::thread::scope(|scope| {
         for seed in 0..4 {

@@ -3,12 +3,12 @@
 use super::*;
 use crate::base::id::ServerId;
 use crate::pure::config::{Places, ProcessLimits};
-use crate::pure::pool::{Address, Retry, SchedulerConfig, Server, Timeouts, Upstream};
+use crate::pure::pool::{Address, Method, Retry, SchedulerConfig, Server, Timeouts, Upstream};
 
 /// A server of a test's pool: name, port, weight, places.
 pub(crate) type TestServer<'a> = (&'a str, u16, u16, Option<u32>);
 
-pub(crate) fn pool_of(name: &str, scheduler: SchedulerConfig, servers: &[TestServer<'_>]) -> Arc<Pool> {
+pub(crate) fn pool_of(name: &str, scheduler: impl Into<SchedulerConfig>, servers: &[TestServer<'_>]) -> Arc<Pool> {
     let name: Arc<str> = name.into();
     let servers = servers.iter().map(|(server, port, weight, max)| {
         Arc::new(Server {
@@ -21,9 +21,10 @@ pub(crate) fn pool_of(name: &str, scheduler: SchedulerConfig, servers: &[TestSer
     Arc::new(Pool {
         name: Arc::clone(&name),
         servers: servers.collect(),
-        scheduler,
+        scheduler: scheduler.into(),
         key: None,
         persistence: None,
+        key_normalize: None,
         upstream: Upstream::default(),
         timeouts: Timeouts::default(),
         retry: Retry::default(),
@@ -57,7 +58,7 @@ pub(crate) fn store_of(pools: Vec<Arc<Pool>>) -> SnapshotStore {
 pub(crate) const SUSPECT: State = State::Suspect { by_overload: false };
 
 fn plain(name: &str, servers: &[TestServer<'_>]) -> Arc<Pool> {
-    pool_of(name, SchedulerConfig::default(), servers)
+    pool_of(name, Method::default(), servers)
 }
 
 fn set(store: &SnapshotStore, slot: u32, state: State) {
@@ -212,7 +213,7 @@ fn another_scheduler_is_another_roster() {
     let before = store.load().pools[0].roster;
     store.reload(config_of(vec![plain("a", &servers)]), no_rules());
     assert_eq!(store.load().pools[0].roster, before);
-    store.reload(config_of(vec![pool_of("a", SchedulerConfig::RoundRobin, &servers)]), no_rules());
+    store.reload(config_of(vec![pool_of("a", Method::RoundRobin, &servers)]), no_rules());
     assert_ne!(store.load().pools[0].roster, before);
 }
 

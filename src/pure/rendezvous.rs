@@ -1,0 +1,132 @@
+//! Weighted rendezvous hashing: which of several names a key belongs to. A name that goes, or whose weight changes, moves
+//! only the keys that it has to. Sources: D. Thaler, C. Ravishankar, Using name-based mappings to increase hit rates, 1998;
+//! C. Schindelhauer, G. Schomaker, Weighted distributed hash tables, 2005.
+//!
+//! The score is −weight / ln u, u in (0, 1) by the hash of key and name. It is compared as a wait, −log₂ u / weight, without
+//! division and in whole numbers, so that every machine agrees. It refuses to choose: callers keep the shortest wait.
+
+use std::num::NonZeroU64;
+
+use crate::pure::rule::hash::mix;
+
+/// How long a name waits for a key: the shortest wins.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    /// Uniform in 64 bits; the higher, the shorter the wait.
+    point: u64,
+    weight: u16,
+    /// −log₂ u in 2⁻³², once it has been asked for.
+    waits: Option<NonZeroU64>,
+}
+
+impl Wait {
+    /// That of a name with this hash for a key.
+    pub fn of(key: u64, name: u64, weight: u16) -> Self {
+        Self { point: mix(key ^ 0x2d35_8dcc_aa6c_78a5, name ^ 0x8bb8_4b93_962e_acc9), weight, waits: None }
+    }
+
+    /// Whether it is shorter than another; one without a weight never is.
+    pub fn is_shorter(self, other: Self) -> bool {
+        if self.weight == other.weight {
+            return self.point > other.point && self.weight > 0;
+        }
+        // Which falls exponentially; divided by the weights. Of 39 bits and of 16, the products have no more than 55.
+        self.waits() * u64::from(other.weight) < other.waits() * u64::from(self.weight)
+    }
+
+    fn waits(self) -> u64 {
+        self.waits.map_or_else(|| (64 << FRACTION) - log2(self.point), NonZeroU64::get)
+    }
+
+    /// The same, quicker to be compared with many others.
+    #[must_use]
+    pub fn to_beat(self) -> Self {
+        Self { waits: NonZeroU64::new(self.waits()), ..self }
+    }
+}
+
+/// Bits behind the point of [`log2`].
+const FRACTION: u32 = 32;
+
+/// The logarithm of 1 + i/256 to the base of two, in 2⁻³².
+static LOGARITHMS: [u64; 257] = logarithms();
+
+/// Worked out bit by bit in whole numbers.
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which refuses an index outside")]
+const fn logarithms() -> [u64; 257] {
+    let mut table = [0; 257];
+    let mut at = 0;
+    while at < 256 {
+        // From 1 up to 2, with 63 bits behind the point.
+        let mut mantissa: u128 = (1 << 63) + ((at as u128) << 55);
+        let mut result: u64 = 0;
+        let mut bit = 0;
+        while bit < FRACTION {
+            mantissa = (mantissa * mantissa) >> 63;
+            let one = (mantissa >> 64) as u64;
+            mantissa >>= one;
+            result = result << 1 | one;
+            bit += 1;
+        }
+        table[at] = result;
+        at += 1;
+    }
+    table[256] = 1 << FRACTION;
+    table
+}
+
+/// The binary logarithm in 2⁻³², from a table and straight lines between its entries: at most 3·10⁻⁶ too small, and never
+/// falling. That of 0 counts as that of 1.
+fn log2(number: u64) -> u64 {
+    let number = number.max(1);
+    let whole = number.ilog2();
+    let mantissa = number << (63 - whole);
+    // Behind the leading bit: 8 bits lead to the entry, the others between it and the next.
+    let entry = ((mantissa >> 55) & 0xff) as usize;
+    let between = (mantissa >> 23) & 0xffff_ffff;
+    let (low, high) = (LOGARITHMS.get(entry).copied().unwrap_or(0), LOGARITHMS.get(entry + 1).copied().unwrap_or(0));
+    (u64::from(whole) << FRACTION) + low + (((high - low) * between) >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::rng::Rng;
+    use crate::pure::rule::hash::hash;
+
+    #[test]
+    fn the_logarithm_is_one_and_never_falls() {
+        for number in [1, 2, 3, 1000, u64::MAX / 3, u64::MAX] {
+            let ours = log2(number) as f64 / (1_u64 << FRACTION) as f64;
+            assert!((ours - (number as f64).log2()).abs() < 4e-6, "{number}: {ours}");
+        }
+        let mut rng = Rng::new(7);
+        for _ in 0..100_000 {
+            let (one, other) = (rng.next_u64(), rng.next_u64());
+            assert_eq!(log2(one.max(other)).max(log2(one.min(other))), log2(one.max(other)));
+        }
+        assert_eq!(log2(0), 0);
+    }
+
+    #[test]
+    fn shares_follow_weights() {
+        let weights = [5u16, 1, 0, 4];
+        let mut counts = [0u32; 4];
+        for number in 0..100_000u64 {
+            let key = hash(&number.to_le_bytes(), 0);
+            let waits = (0u64..).zip(weights).map(|(name, weight)| Wait::of(key, hash(&name.to_le_bytes(), 9), weight));
+            let mut best = 0;
+            let waits: Vec<Wait> = waits.collect();
+            for index in 1..4 {
+                if waits[index].is_shorter(waits[best]) {
+                    best = index;
+                }
+            }
+            counts[best] += 1;
+        }
+        for (count, weight) in counts.iter().zip(weights) {
+            let wanted = u32::from(weight) * 10_000;
+            assert!(count.abs_diff(wanted) <= wanted / 50, "{counts:?}");
+        }
+    }
+}

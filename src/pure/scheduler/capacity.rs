@@ -1,0 +1,39 @@
+//! `fb-wlc`: the shortest expected delay by what a server is seen to do, (active + 1) / capacity, for pools whose work is
+//! computing. A server's capacity is the answers that it finishes in a second in which it has anything to do, over the last
+//! five seconds or so ([`crate::pure::pool::Pace`]).
+//!
+//! As long as one of the servers has not been seen to work, the configured weights count instead: a number of answers can't
+//! be compared with a weight. A share that is below the configured weight, by slow start or by feedback, scales what was seen.
+
+use super::least_loaded::Measure;
+use crate::pure::pool::{Candidate, PoolView, Share};
+
+/// By the work in flight for what was seen of each server.
+#[derive(Debug)]
+pub(super) struct SeenCapacity {
+    is_known: bool,
+}
+
+impl Measure for SeenCapacity {
+    const NAME: &'static str = "fb-wlc";
+    const AIM: &'static str = "the shortest expected delay by what it was seen to do";
+
+    fn of(view: &PoolView<'_>) -> Self {
+        let is_known = |candidate: &Candidate| !view.stands(candidate) || candidate.load.pace.capacity() > 0;
+        Self { is_known: view.candidates.iter().take(super::least_loaded::SCAN_MAX).all(is_known) }
+    }
+
+    fn load(&self, candidate: &Candidate) -> u64 {
+        u64::from(candidate.load.active()) + 1
+    }
+
+    fn capacity(&self, candidate: &Candidate) -> u64 {
+        let share = u64::from(candidate.share.units());
+        let whole = u64::from(Share::of(candidate.server.weight).units());
+        match candidate.load.pace.capacity() {
+            // In steps of a sixteenth of an answer a second: 24 bits reach a million.
+            seen @ 1.. if self.is_known && whole > 0 => (u64::from(seen) / 16 * share / whole).clamp(1, (1 << 24) - 1),
+            _ => share,
+        }
+    }
+}

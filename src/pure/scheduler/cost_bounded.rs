@@ -1,0 +1,222 @@
+//! `cbr`, cost-bounded rendezvous: keys stay where their cache is, hot ones at several servers, and a request leaves its home
+//! only where waiting there would cost more than the miss elsewhere.
+//!
+//! - A key that is not known has no locality to lose: it goes to the server at which it waits least, of equals to the one
+//!   that scores highest for it, and has its home there.
+//! - A key that is ⌈share · servers / ½⌉ times as hot as a server should bear alone has as many homes; it loses one only when
+//!   it has cooled to half of that. The share comes from a sketch that forgets ([`super::heat`]).
+//! - Homes are chosen by requests in flight for the weight: what one request takes differs by its misses, which would make the
+//!   server that has just lost its cache look slow. A wait is (in flight + 1) · what one request takes.
+//! - A request leaves its homes for another server only if that has fewer than half as many requests in flight, the wait saved
+//!   is more than twice what a miss costs, and no more than 5 % of the pool's requests have left theirs.
+//! - A home that may not get requests keeps its keys for its return; meanwhile each goes to the one server that scores highest.
+//!
+//! What a miss costs is measured where servers say whether an answer came out of their cache, else it is `miss-cost`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::describe;
+use super::heat::Share;
+use super::keyed::{Asked, ByKey, takes_key};
+use super::least_loaded::SCAN_MAX;
+use super::memory::{HOMES_MAX, Home, Memory};
+use super::rendezvous::highest;
+use crate::base::time::Timestamp;
+use crate::pure::pool::{Candidate, PoolView};
+use crate::pure::rule::hash::mix;
+use crate::pure::trace::Trace;
+
+/// The percentage of requests that may leave their homes.
+const SPILL_PERCENT: u32 = 5;
+
+/// Among so many servers a new key chooses in a large pool.
+const DRAWS: usize = 8;
+
+/// The requests that a sketch has to have seen before it makes a key hot.
+const SAMPLE_MIN: u64 = 200;
+
+/// Cost-bounded rendezvous.
+#[derive(Debug)]
+pub(super) struct CostBounded {
+    pub(super) memory: Arc<Memory>,
+    /// What a miss costs, where it can't be measured.
+    pub(super) miss_cost: Duration,
+    /// How many servers a new key may choose among; several nodes that do not talk agree by fewer.
+    pub(super) choices: usize,
+}
+
+impl ByKey for CostBounded {
+    const NAME: &'static str = "cbr";
+
+    fn pick(&self, view: &PoolView<'_>, asked: Asked, now: Timestamp, trace: &mut Trace) -> Option<usize> {
+        let Asked { key, share } = asked;
+        self.memory.spill.earn(SPILL_PERCENT);
+        let fitting = |index: usize| takes_key(view, index, key);
+        self.memory.homes.as_ref()?.with(key, |home| {
+            if home.count() == 0 {
+                let index = self.place(view, key)?;
+                trace.note("scheduler", || {
+                    format!("cbr: the key is new, and {} waits least for it", describe(view, index))
+                });
+                home.set(index, now);
+                return Some(index);
+            }
+            self.follow_heat(home, view, key, share, now);
+            let at_home = cheapest(view, home.servers().filter(|index| fitting(*index)));
+            let index = at_home.or_else(|| self.stand_in(view, key))?;
+            trace.note("scheduler", || match at_home {
+                Some(_) => format!("cbr: of the key's {} homes, {} is taken", home.count(), describe(view, index)),
+                None => format!("cbr: the key's home is out, {} stands in for it", describe(view, index)),
+            });
+            Some(self.spill(view, key, index, trace).unwrap_or(index))
+        })?
+    }
+}
+
+impl CostBounded {
+    /// Who serves a key whose homes are out: always the same.
+    fn stand_in(&self, view: &PoolView<'_>, key: u64) -> Option<usize> {
+        let fitting = |index: usize| takes_key(view, index, key);
+        let drawn =
+            (view.candidates.len() > SCAN_MAX).then(|| drawn(view, key).find(|index| fitting(*index))).flatten();
+        drawn.or_else(|| highest(&self.memory, key, fitting))
+    }
+
+    /// Where a key that is not known goes.
+    fn place(&self, view: &PoolView<'_>, key: u64) -> Option<usize> {
+        let fitting = (0..view.candidates.len()).filter(|index| takes_key(view, *index, key));
+        if view.candidates.len() > SCAN_MAX {
+            let drawn = drawn(view, key).take(self.choices.min(DRAWS)).filter(|index| takes_key(view, *index, key));
+            return cheapest(view, drawn).or_else(|| cheapest(view, fitting));
+        }
+        if self.choices >= view.candidates.len() {
+            return self.cheapest_and_highest(view, key, fitting);
+        }
+        let mut first: Vec<usize> = fitting.collect();
+        let wait = |index: usize| self.memory.wait(key, index);
+        first.sort_by(|one, other| match (wait(*one), wait(*other)) {
+            (Some(one), Some(other)) if one.is_shorter(other) => std::cmp::Ordering::Less,
+            (Some(one), Some(other)) if other.is_shorter(one) => std::cmp::Ordering::Greater,
+            _ => std::cmp::Ordering::Equal,
+        });
+        cheapest(view, first.into_iter().take(self.choices.max(1)))
+    }
+
+    /// The one that costs least; of equals, the one that scores highest.
+    fn cheapest_and_highest(&self, view: &PoolView<'_>, key: u64, among: impl Iterator<Item = usize>) -> Option<usize> {
+        let mut best: Option<(usize, Cost)> = None;
+        for index in among {
+            let Some(cost) = view.candidates.get(index).map(Cost::of) else { continue };
+            let is_better = best.is_none_or(|(held, least)| match cost.compare(least) {
+                std::cmp::Ordering::Less => true,
+                std::cmp::Ordering::Greater => false,
+                std::cmp::Ordering::Equal => match (self.memory.wait(key, index), self.memory.wait(key, held)) {
+                    (Some(wait), Some(held)) => wait.is_shorter(held),
+                    _ => false,
+                },
+            });
+            if is_better {
+                best = Some((index, cost));
+            }
+        }
+        best.map(|(index, _)| index)
+    }
+
+    /// Gives a key as many homes as its share of the requests asks for.
+    fn follow_heat(&self, home: &mut Home, view: &PoolView<'_>, key: u64, share: Share, now: Timestamp) {
+        if share.total < SAMPLE_MIN {
+            return;
+        }
+        // Most keys are too cold for that, however many servers there are.
+        if home.count() == 1 && 2 * share.count * view.candidates.len() as u64 <= share.total {
+            return;
+        }
+        let standing = view.candidates.iter().filter(|candidate| view.stands(candidate)).count() as u64;
+        // share / θ of a server's fair part, θ = ½, rounded up.
+        let wanted = |count: u64| (2 * count * standing).div_ceil(share.total).clamp(1, HOMES_MAX as u64) as usize;
+        if wanted(share.count) > home.count() {
+            let free = |index: &usize| takes_key(view, *index, key) && !home.holds(*index);
+            let added = self.cheapest_and_highest(view, key, (0..view.candidates.len()).filter(free));
+            if let Some(index) = added {
+                home.add(index, now);
+            }
+        } else if home.count() > 1 && wanted(2 * share.count) < home.count() {
+            let last = home.servers().reduce(|worst, index| {
+                match (self.memory.wait(key, worst), self.memory.wait(key, index)) {
+                    (Some(one), Some(other)) if one.is_shorter(other) => index,
+                    _ => worst,
+                }
+            });
+            if let Some(index) = last {
+                home.drop_server(index, now);
+            }
+        }
+    }
+
+    /// Another server, where waiting at this one costs more than a miss there.
+    fn spill(&self, view: &PoolView<'_>, key: u64, home: usize, trace: &mut Trace) -> Option<usize> {
+        let at_home = view.candidates.get(home)?;
+        let miss = self.memory.costs.penalty().unwrap_or(self.miss_cost).as_nanos();
+        if at_home.load.active() < 2 || u128::from(wait_nanos(at_home)) <= 2 * miss {
+            return None;
+        }
+        let idler = |index: &usize| {
+            let active = view.candidates.get(*index).map_or(u32::MAX, |candidate| candidate.load.active());
+            active < at_home.load.active() / 2 && takes_key(view, *index, key)
+        };
+        let other = cheapest(view, (0..view.candidates.len()).filter(idler))?;
+        let saved = wait_nanos(at_home).saturating_sub(wait_nanos(view.candidates.get(other)?));
+        let is_worth_it = u128::from(saved) > 2 * miss;
+        if !is_worth_it || !self.memory.spill.spend() {
+            return None;
+        }
+        trace.note("scheduler", || {
+            let saved = Duration::from_nanos(saved);
+            format!("cbr: waiting there would cost {saved:?} more than at {}, which gets it", describe(view, other))
+        });
+        Some(other)
+    }
+}
+
+/// The load that a request finds at a server for its share, to be compared with others.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    work: u64,
+    share: u64,
+}
+
+impl Cost {
+    fn of(candidate: &Candidate) -> Self {
+        Self { work: u64::from(candidate.load.active()) + 1, share: u64::from(candidate.share.units()) }
+    }
+
+    fn compare(self, other: Self) -> std::cmp::Ordering {
+        (u128::from(self.work) * u128::from(other.share)).cmp(&(u128::from(other.work) * u128::from(self.share)))
+    }
+}
+
+/// What a request waits at a server, in nanoseconds; 0 where the server has not answered yet.
+fn wait_nanos(candidate: &Candidate) -> u64 {
+    candidate.load.pace.service_nanos().saturating_mul(u64::from(candidate.load.active()) + 1)
+}
+
+/// Positions by the key, for pools in which a look at all would cost too much.
+fn drawn(view: &PoolView<'_>, key: u64) -> impl Iterator<Item = usize> + use<> {
+    let count = view.candidates.len() as u64;
+    (1..=SCAN_MAX as u64)
+        .map(move |step| ((u128::from(mix(key ^ step, 0xe703_7ed1_a0b4_28db)) * u128::from(count)) >> 64) as usize)
+}
+
+/// The first of those at which a request waits least.
+fn cheapest(view: &PoolView<'_>, among: impl Iterator<Item = usize>) -> Option<usize> {
+    let mut best: Option<(usize, Cost)> = None;
+    for index in among {
+        let Some(candidate) = view.candidates.get(index).filter(|_| view.is_eligible(index)) else { continue };
+        let cost = Cost::of(candidate);
+        if best.is_none_or(|(_, least)| cost.compare(least).is_lt()) {
+            best = Some((index, cost));
+        }
+    }
+    best.map(|(index, _)| index)
+}

@@ -1,0 +1,134 @@
+//! `lblc` and `lblcr`: a key stays where it was, for its cache's sake, until that server is overloaded and another is half
+//! idle. Source: IPVS `ip_vs_lblc`, `ip_vs_lblcr`; V. Pai et al., Locality-aware request distribution, 1998.
+//!
+//! `lblc` gives a key one server and moves it. `lblcr` gives it a set of servers, of which the least loaded is taken: on
+//! overload the set grows, and one that has not changed for a while loses its most loaded member.
+//!
+//! Overload: more requests in flight than the weight, while another that may get the request has fewer than half of its own.
+//! The homes of keys are shared by all workers and bounded; a key is looked up and moved under one short lock, so two
+//! workers never give a new key to two servers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::describe;
+use super::keyed::{Asked, ByKey, takes_key};
+use super::least_connections::WeightedConnections;
+use super::least_loaded::{Measure as _, least};
+use super::memory::{Home, Memory};
+use crate::base::time::Timestamp;
+use crate::pure::pool::{Candidate, PoolView};
+use crate::pure::trace::Trace;
+
+/// `lblc`.
+#[derive(Debug)]
+pub(super) struct Locality(pub(super) Arc<Memory>);
+
+impl ByKey for Locality {
+    const NAME: &'static str = "lblc";
+
+    fn pick(&self, view: &PoolView<'_>, asked: Asked, now: Timestamp, trace: &mut Trace) -> Option<usize> {
+        let key = asked.key;
+        self.0.homes.as_ref()?.with(key, |home| {
+            let held = home.servers().next();
+            if let Some(index) = held.filter(|index| takes_key(view, *index, key)) {
+                if !should_leave(view, index) {
+                    trace.note("scheduler", || format!("lblc: the key's server is {}", describe(view, index)));
+                    return Some(index);
+                }
+                trace.note("scheduler", || format!("lblc: {} is overloaded, another half idle", describe(view, index)));
+            }
+            let index = least_of_all(view, key)?;
+            trace.note("scheduler", || format!("lblc: {} has the least load and gets the key", describe(view, index)));
+            home.set(index, now);
+            Some(index)
+        })?
+    }
+}
+
+/// `lblcr`.
+#[derive(Debug)]
+pub(super) struct Replicated {
+    pub(super) memory: Arc<Memory>,
+    /// How long a set of several stays as it is before it shrinks.
+    pub(super) shrink_after: Duration,
+}
+
+impl ByKey for Replicated {
+    const NAME: &'static str = "lblcr";
+
+    fn pick(&self, view: &PoolView<'_>, asked: Asked, now: Timestamp, trace: &mut Trace) -> Option<usize> {
+        let key = asked.key;
+        self.memory.homes.as_ref()?.with(key, |home| {
+            let held = least(view, &WeightedConnections, home.servers().filter(|index| takes_key(view, *index, key)));
+            if let Some(index) = held {
+                self.shrink(home, view, now);
+                if !should_leave(view, index) {
+                    trace.note("scheduler", || {
+                        format!("lblcr: of the key's {} servers, {} is taken", home.count(), describe(view, index))
+                    });
+                    return Some(index);
+                }
+            }
+            let index = least_of_all(view, key)?;
+            trace.note("scheduler", || {
+                format!("lblcr: {} has the least load and is added to the key's servers", describe(view, index))
+            });
+            home.add(index, now);
+            Some(index)
+        })?
+    }
+}
+
+impl Replicated {
+    /// Drops the most loaded of several servers, once they have been the same for long.
+    fn shrink(&self, home: &mut Home, view: &PoolView<'_>, now: Timestamp) {
+        if home.count() < 2 || now.since(home.changed) < self.shrink_after {
+            return;
+        }
+        if let Some(index) = most_loaded(view, home) {
+            home.drop_server(index, now);
+        }
+    }
+}
+
+/// The most loaded for its weight; one that is no longer there or has no share goes first.
+fn most_loaded(view: &PoolView<'_>, home: &Home) -> Option<usize> {
+    home.servers().reduce(|worst, index| match (view.candidates.get(worst), view.candidates.get(index)) {
+        (None, _) => worst,
+        (_, None) => index,
+        (Some(one), Some(other)) => {
+            let (measure, capacity) =
+                (WeightedConnections, |candidate: &Candidate| u128::from(candidate.share.units()));
+            let (one_load, other_load) = (u128::from(measure.load(one)), u128::from(measure.load(other)));
+            if other_load * capacity(one) > one_load * capacity(other) { index } else { worst }
+        }
+    })
+}
+
+/// The least loaded; among equals the key says which, or the first in the file would get all that comes while nothing is busy.
+fn least_of_all(view: &PoolView<'_>, key: u64) -> Option<usize> {
+    let count = view.candidates.len();
+    let from = (key % count.max(1) as u64) as usize;
+    least(view, &WeightedConnections, (from..count).chain(0..from).filter(|index| takes_key(view, *index, key)))
+}
+
+/// Whether a key should leave a server: it has more in flight than its weight, and an eligible one has less than half of its.
+fn should_leave(view: &PoolView<'_>, index: usize) -> bool {
+    let over = |candidate: &Candidate| 256 * u64::from(candidate.load.active()) > u64::from(candidate.share.units());
+    let half_idle =
+        |candidate: &Candidate| 512 * u64::from(candidate.load.active()) < u64::from(candidate.share.units());
+    view.candidates.get(index).is_some_and(over)
+        && view.candidates.iter().enumerate().any(|(other, candidate)| half_idle(candidate) && view.is_eligible(other))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// The servers that a memory has for a key.
+    pub(in crate::pure::scheduler) fn servers_of(memory: &Memory, key: u64) -> Vec<usize> {
+        let homes = memory.homes.as_ref().unwrap();
+        homes.look(key, |home| home.servers().collect()).unwrap_or_default()
+    }
+}
