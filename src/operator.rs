@@ -6,3 +6,4 @@ pub mod explain;
 pub mod rehearsal;
 pub mod rule_files;
 pub mod run;
+pub mod secret;

@@ -3,7 +3,9 @@
 //!
 //! On a request's path nothing here waits for a lock, allocates or wakes another thread, but for the [`queue`] of a pool that
 //! has one, while requests wait there.
+pub mod choices;
 pub mod choose;
+pub mod cookie_sealer;
 pub mod counters;
 pub mod endpoint;
 pub mod inbox;

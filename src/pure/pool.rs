@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::base::id::ServerId;
 use crate::base::units::Bytes;
 use crate::pure::config::CertificateFiles;
+use crate::pure::persistence::Persistence;
 use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::KeySource;
 
@@ -374,6 +375,8 @@ pub struct Pool {
     pub key: Option<KeySource>,
     /// What of a query counts for a key; `None`: all of it, as it is.
     pub key_normalize: Option<KeyNormalize>,
+    /// How its clients are kept with their servers; `None`: each request is a new one.
+    pub persistence: Option<Arc<Persistence>>,
     /// How its servers are spoken to.
     pub upstream: Upstream,
     /// Its time bounds.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::base::id::{PoolIndex, ServerSlot};
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
-use crate::pure::pool::{PoolView, Tried};
+use crate::pure::pool::{Candidate, Ineligible, PoolView, Tried};
 use crate::pure::scheduler::{self, Memory, Phase, Pick, Scheduler};
 use crate::pure::trace::Trace;
 use crate::shared::snapshot::{PoolSnapshot, Snapshot};
@@ -31,7 +31,7 @@ fn choose_server(
     if trace.is_recording() {
         list_candidates(pool, ask.tried, trace);
     }
-    if let Some(index) = own_server(pool, ask, trace) {
+    if let Some(index) = ask.own.and_then(|own| choose_own(pool, own, ask.tried, trace)) {
         return Some(index);
     }
     let is_repetition = !ask.tried.is_empty();
@@ -56,6 +56,9 @@ fn choose_server(
     }
     if is_repetition {
         trace.note("scheduler", || "no server is left that this request has not tried: any will do".to_owned());
+        if let Some(index) = ask.own.and_then(|own| choose_own(pool, own, &Tried::NONE, trace)) {
+            return Some(index);
+        }
         if let Some(index) = pick(&Tried::NONE, trace) {
             return Some(index);
         }
@@ -64,16 +67,33 @@ fn choose_server(
     None
 }
 
-/// The server that the request's client belongs to, where it may get the request now; its share does not count.
-fn own_server(pool: &PoolSnapshot, ask: &Ask<'_>, trace: &mut Trace) -> Option<usize> {
-    let (index, candidate) = pool.candidate_of(ask.own?)?;
-    let name = &candidate.server.id.server;
-    if !pool.view(ask.tried).takes_back(candidate) || candidate.is_full() {
-        trace.note("persistence", || format!("the client belongs to {name}, which may not get this request"));
+/// The position of the server that a client belongs to, where that may get the request; its share does not count, for that is
+/// one of new clients.
+fn choose_own(pool: &PoolSnapshot, own: ServerSlot, tried: &Tried, trace: &mut Trace) -> Option<usize> {
+    let Some((index, candidate)) = pool.candidate_of(own) else {
+        trace.note("persistence", || "the client's own server is no longer in the pool".to_owned());
         return None;
+    };
+    let objection = own_objection(pool, candidate, tried);
+    trace.note("persistence", || {
+        let name = &candidate.server.id.server;
+        match objection {
+            None => format!("the client belongs to {name}, which gets the request: the scheduler is not asked"),
+            Some(why) => format!("the client belongs to {name}, which does not get the request: {why}"),
+        }
+    });
+    objection.is_none().then_some(index)
+}
+
+/// Why a client's own server may not get its request; `None`: it may.
+fn own_objection(pool: &PoolSnapshot, candidate: &Candidate, tried: &Tried) -> Option<Ineligible> {
+    if !pool.view(&Tried::NONE).takes_back(candidate) {
+        return Some(Ineligible::State(candidate.state));
     }
-    trace.note("persistence", || format!("the client belongs to {name}"));
-    Some(index)
+    if let Some(max) = candidate.max.filter(|_| candidate.is_full()) {
+        return Some(Ineligible::Full(max));
+    }
+    tried.contains(candidate.slot).then_some(Ineligible::Tried)
 }
 
 fn list_candidates(pool: &PoolSnapshot, tried: &Tried, trace: &mut Trace) {

@@ -121,6 +121,12 @@ impl Lease {
         self.endpoint.record.forget_connect_failures();
     }
 
+    /// Gives the place back as if it had never been taken: the request goes elsewhere, and nothing of it was sent.
+    pub fn withdraw(mut self) {
+        self.endpoint.record.uncount_request();
+        self.outcome = Some(Outcome::OwnFault);
+    }
+
     /// Says how the request ends, as far as is known; the last word counts, when the lease is dropped.
     pub const fn outcome(&mut self, outcome: Outcome) {
         self.outcome = Some(outcome);

@@ -29,6 +29,7 @@ mod log;
 mod mixture;
 mod names;
 mod own_answers;
+mod persistence;
 mod places;
 mod pool_limits;
 #[allow(dead_code, reason = "a subject takes what it needs")]

@@ -8,7 +8,7 @@ use super::names::Unique;
 use super::node::Node;
 use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
-use super::{address, limits, scheduler, upstream_tls};
+use super::{address, limits, persist, scheduler, upstream_tls};
 use crate::base::id::ServerId;
 use crate::pure::pool::{Pool, Server, UpstreamProtocol};
 use crate::pure::proxy_protocol::Version;
@@ -28,9 +28,11 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
         read_retry(retry, &mut settings, problems);
     }
     let scheduling = node.child("scheduler").map(|node| scheduler::read(node, problems)).unwrap_or_default();
+    let servers = read_servers(node, name, problems);
     Pool {
         name: Arc::clone(name),
-        servers: read_servers(node, name, problems),
+        persistence: persist::read(node, name, &servers, problems),
+        servers,
         scheduler: scheduling.scheduler,
         key: scheduling.key,
         key_normalize: scheduling.key_normalize,

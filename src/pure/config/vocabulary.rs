@@ -140,7 +140,23 @@ static POOL: NodeForm = NodeForm::new("pool", r#"pool "origin" { server "o1" "10
     .with(&[Setting::one("slow-start", SLOW_START_TIME)])
     .holding(&[&SERVER, &SCHEDULER, &UPSTREAM, &TIMEOUT, &RETRY, &QUEUE, &PERSIST, &CHECK])
     .repeated();
-static PERSIST: NodeForm = NodeForm::later("persist");
+static PERSIST: NodeForm = NodeForm::new("persist", r#"persist cookie="NAME" ttl="8h""#)
+    .taking(&[Kind::Word { now: &["source", "tls-session"], later: &[] }], 0)
+    .with(&[
+        Setting::text("cookie", "a cookie's name"),
+        Setting::text("learn", "the name of the application's cookie"),
+        Setting::one("header", FIELD_NAME),
+        Setting::one("ttl", Kind::Duration { min: Duration::from_secs(1), max: Duration::from_secs(365 * 86_400) }),
+        Setting::one("hide", Kind::Switch),
+        Setting::text("domain", "a domain"),
+        Setting::text("path", "a path"),
+        Setting::one("same-site", Kind::Word { now: &["lax", "strict", "none"], later: &[] }),
+        Setting::one("secure", Kind::Switch),
+        Setting::one("http-only", Kind::Switch),
+        Setting::one("mask", Kind::Whole { min: 0, max: 32 }),
+        Setting::one("mask6", Kind::Whole { min: 0, max: 128 }),
+    ])
+    .repeated();
 static CHECK: NodeForm = NodeForm::later("check");
 
 const HOST: Kind = text("a host, or `*.` and a domain");
@@ -268,7 +284,8 @@ static INCLUDE: NodeForm = NodeForm::new("include", r#"include "more/*.kdl""#).t
 
 static ADMIN: NodeForm = NodeForm::later("admin");
 static FEEDBACK: NodeForm = NodeForm::later("feedback");
-static SECRET: NodeForm = NodeForm::later("secret");
+static SECRET: NodeForm =
+    NodeForm::new("secret", r#"secret file="/etc/pointsman/secret""#).with(&[Setting::one("file", FILE)]);
 static RESOLVER: NodeForm =
     NodeForm::new("resolver", r#"resolver "10.0.0.53""#).taking(&[text("a DNS server's address")], 1).open();
 

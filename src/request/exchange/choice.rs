@@ -37,7 +37,8 @@ pub struct Choice {
     chosen: Timestamp,
 }
 
-/// Chooses a server that was not tried, where there is one, and takes a place there; it may have to wait for one.
+/// Chooses the server that the client belongs to, or one that was not tried, where there is one, and takes a place there; it may
+/// have to wait for one.
 ///
 /// # Errors
 /// [`Failure::Refused`] where there is none, and what can end a wait.
@@ -48,14 +49,25 @@ pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried)
         forward.record.budget.note_request(now);
     }
     let pool = PoolRef { index: forward.index, name: &forward.pool.name };
-    let ask = Ask { key: forward.key, own: None, tried, now };
-    let lease = match worker.admission.admit(pool, &ask, &mut Trace::off()).map_err(refusal_of)? {
-        Admitted::Place(lease) => lease,
-        Admitted::Waits(wait) => {
-            let lease = Box::pin(queueing::wait(channel, wait, pool, &ask)).await?;
-            now = channel.connection.worker.now();
-            lease
+    let persisting = channel.scratch.persisting.as_ref();
+    let mut own = persisting.and_then(|persisting| persisting.own(now));
+    let lease = loop {
+        let ask = Ask { key: forward.key, own: own.map(|own| own.slot), tried, now };
+        let worker = &channel.connection.worker;
+        let lease = match worker.admission.admit(pool, &ask, &mut Trace::off()).map_err(refusal_of)? {
+            Admitted::Place(lease) => lease,
+            Admitted::Waits(wait) => {
+                let lease = Box::pin(queueing::wait(channel, wait, pool, &ask)).await?;
+                now = channel.connection.worker.now();
+                lease
+            }
+        };
+        let Some(persisting) = &mut channel.scratch.persisting else { break lease };
+        match persisting.settle(&channel.connection.worker, &forward.pool, own, &lease, now) {
+            Ok(()) => break lease,
+            Err(other) => own = Some(other),
         }
+        lease.withdraw();
     };
     let endpoint = lease.endpoint();
     channel.scratch.record.set_server(&endpoint.server);

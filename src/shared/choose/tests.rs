@@ -298,11 +298,86 @@ fn a_client_that_belongs_to_a_server_gets_it_whatever_its_share_while_it_may() {
         trace.notes().iter().filter(|note| note.step == "persistence").map(|note| &*note.text).collect();
     assert_eq!(
         (notes[0], notes.last().copied().unwrap()),
-        ("the client belongs to a", "the client belongs to a, which may not get this request",)
+        (
+            "the client belongs to a, which gets the request: the scheduler is not asked",
+            "the client belongs to a, which does not get the request: its 1 places are taken"
+        )
     );
     // Where suspicion is ignored, its own server comes first as well.
     store.load().pools[0].candidates[0].load.release();
     set(&store, 0, SUSPECT);
     set(&store, 1, State::Down);
     assert_eq!(own(&Tried::NONE, &mut trace), Some(0));
+}
+
+/// The choice for a client that belongs to server `own`, where the servers that are `slots` were tried.
+fn choose_for(store: &SnapshotStore, own: u32, slots: &[u32], trace: &mut Trace) -> Option<usize> {
+    let snapshot = store.load();
+    let tried = tried(slots);
+    let ask = Ask { key: None, tried: &tried, now: Timestamp::ZERO, own: Some(ServerSlot(own)) };
+    Schedulers::from_start().choose(&Place::of(&snapshot, PoolIndex(0)).unwrap(), &ask, trace)
+}
+
+#[test]
+fn a_client_gets_its_own_server_where_the_table_of_states_allows_it() {
+    let servers = [("a", 1, 1, None), ("b", 2, 1, None), ("c", 3, 1, None)];
+    let states = [
+        (State::Up, true),
+        (State::Recovering, true),
+        (State::Drained, true),
+        (State::Suspect { by_overload: true }, true),
+        (SUSPECT, false),
+        (State::Down, false),
+        (State::Maintenance, false),
+    ];
+    for (state, is_own) in states {
+        let store = store_of(vec![pool_of("p", SMOOTH, &servers)]);
+        set(&store, 2, state);
+        let chosen = choose_for(&store, 2, &[], &mut Trace::off());
+        assert_eq!(chosen == Some(2), is_own, "{state}: {chosen:?}");
+        assert!(chosen.is_some());
+        assert_ne!(choose_for(&store, 2, &[2], &mut Trace::off()), Some(2), "a repetition goes elsewhere");
+    }
+}
+
+#[test]
+fn a_client_reaches_its_own_server_without_a_share_but_never_over_its_max() {
+    let store = store_of(vec![pool_of("p", SMOOTH, &[("a", 1, 1, None), ("b", 2, 0, Some(1))])]);
+    assert_eq!(choose_for(&store, 1, &[], &mut Trace::off()), Some(1), "quiesced");
+    store.load().pools[0].endpoints[1].record.load.set_active(1);
+    assert_eq!(choose_for(&store, 1, &[], &mut Trace::off()), Some(0), "full");
+    assert_eq!(choose_for(&store, 77, &[], &mut Trace::off()), Some(0), "no longer configured");
+}
+
+#[test]
+fn a_drained_server_that_is_the_only_one_still_gets_its_own_clients() {
+    let store = store_of(vec![pool_of("p", SMOOTH, &[("a", 1, 1, None)])]);
+    set(&store, 0, State::Drained);
+    assert_eq!(choose_for(&store, 0, &[], &mut Trace::off()), Some(0));
+    assert_eq!(choose_for(&store, 0, &[0], &mut Trace::off()), Some(0), "and on a fresh connection");
+    assert_eq!(next(&Schedulers::from_start(), &store, 0), None);
+}
+
+#[test]
+fn in_panic_suspicion_is_ignored_for_own_servers_too() {
+    let store = store_of(vec![pool_of("p", SMOOTH, &[("a", 1, 1, None), ("b", 2, 1, None)])]);
+    set(&store, 0, SUSPECT);
+    assert_eq!(choose_for(&store, 0, &[], &mut Trace::off()), Some(1));
+    set(&store, 1, SUSPECT);
+    assert_eq!(choose_for(&store, 0, &[], &mut Trace::off()), Some(0));
+}
+
+#[test]
+fn a_trace_says_why_a_client_did_not_get_its_own_server() {
+    let store = store_of(vec![pool_of("p", SMOOTH, &[("a", 1, 1, None), ("b", 2, 1, None)])]);
+    set(&store, 1, State::Down);
+    let mut trace = Trace::recording();
+    choose_for(&store, 1, &[], &mut trace);
+    let note = trace.notes().iter().find(|note| note.step == "persistence").unwrap();
+    assert_eq!(note.text, "the client belongs to b, which does not get the request: it is down");
+    let mut trace = Trace::recording();
+    choose_for(&store, 0, &[], &mut trace);
+    let note = trace.notes().iter().find(|note| note.step == "persistence").unwrap();
+    assert_eq!(note.text, "the client belongs to a, which gets the request: the scheduler is not asked");
+    assert!(trace.notes().iter().all(|note| note.step != "scheduler"));
 }

@@ -6,6 +6,7 @@ use super::*;
 use crate::base::id::ServerSlot;
 use crate::base::time::Timestamp;
 use crate::pure::pool::{Method, Pool, State};
+use crate::shared::counters::ServerFigures;
 use crate::shared::outcome::{OutcomeReceiver, outcome_queue};
 use crate::shared::snapshot::tests::{TestServer, config_of, no_rules, pool_of, store_of};
 use crate::shared::snapshot::{SnapshotStore, StateChange};
@@ -74,6 +75,15 @@ fn a_dropped_lease_is_a_client_that_went_away_and_not_the_servers_fault() {
     assert!(bench.outcomes().is_empty());
     let figures = bench.store.load().pools[0].endpoints[0].record.figures();
     assert_eq!((figures.client_aborts, figures.connect_failures_in_a_row), (1, 0));
+}
+
+#[test]
+fn a_lease_that_is_withdrawn_was_never_there() {
+    let bench = Bench::new(&[("a", 1, 1, None)]);
+    bench.admit().unwrap().withdraw();
+    assert_eq!(bench.active(), 0);
+    assert!(bench.outcomes().is_empty());
+    assert_eq!(bench.store.load().pools[0].endpoints[0].record.figures(), ServerFigures::default());
 }
 
 #[test]
