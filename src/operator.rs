@@ -1,4 +1,5 @@
 //! Operator layer: what people start, ask and read.
+pub mod admin;
 pub mod check;
 pub mod cli;
 pub mod demo;
@@ -6,3 +7,4 @@ pub mod explain;
 pub mod rehearsal;
 pub mod rule_files;
 pub mod run;
+pub mod status;

@@ -14,7 +14,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::base::id::ListenerIndex;
 use crate::base::time;
 use crate::control::control_loop;
+use crate::operator::admin::{Admin, AdminSocket};
 use crate::operator::rule_files::DiskFiles;
+use crate::operator::status::Source;
 use crate::pure::config::{self, Config, ConfigErrors, ListenAddress};
 use crate::pure::pool::Verification;
 use crate::pure::rule::compile::{CompileError, RuleSet};
@@ -132,6 +134,7 @@ struct Running {
     threads: Vec<(String, JoinHandle<()>)>,
     control: Option<control_loop::Handle>,
     log: Option<LogHandle>,
+    admin: Option<Admin>,
     drain_timeout: Duration,
     /// Removed from the disk with this.
     _socket_files: Vec<SocketFile>,
@@ -148,6 +151,7 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let user = config.user.as_deref().map(find_user);
     let owner = user.as_ref().and_then(|user| user.as_ref().ok());
     let Opened { listeners, sockets, files } = open_listeners(&config, workers, &secret, owner)?;
+    let admin = config.admin.as_deref().map(|path| AdminSocket::open(path, owner)).transpose()?;
     // Before the user changes: the folder may be root's. The thread changes its user with all others.
     let log = config.access_log.as_ref().map(LogThread::start).transpose()?;
     if let Some(user) = user {
@@ -179,6 +183,13 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
         })?;
         threads.push((format!("worker-{number}"), thread));
     }
+    let source = Source {
+        started: time::now(),
+        workers,
+        process: Arc::clone(&shared),
+        store: Arc::clone(&store),
+        log: log.as_ref().map(|log| Arc::clone(log.counters())),
+    };
     let control = control_loop::start(store, receivers)?;
     if !control.wait_for_names(NAMES_WAIT) {
         tracing::warn!("the names of some servers are not resolved yet: they are unavailable until they are");
@@ -193,9 +204,13 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
             unix @ ListenAddress::Unix(_) => tracing::info!("listening on {unix}, {scheme}"),
         }
     }
+    let admin = admin.map(|socket| socket.serve(source)).transpose()?;
+    if let Some(path) = &config.admin {
+        tracing::info!("operators may ask at unix:{}", path.display());
+    }
     tracing::info!("{workers} workers, at most {connections_max} connections, {descriptors} descriptors");
     let drain_timeout = config.process.drain_timeout;
-    Ok(Running { inboxes, threads, control: Some(control), log, drain_timeout, _socket_files: files })
+    Ok(Running { inboxes, threads, control: Some(control), log, admin, drain_timeout, _socket_files: files })
 }
 
 /// Says of which servers nobody knows who they are.
@@ -381,7 +396,8 @@ impl Running {
     fn look_at_threads(&self) -> Result<(), RunError> {
         let dead = self.threads.iter().find(|(_, thread)| thread.is_finished()).map(|(name, _)| name.clone());
         let control = self.control.as_ref().filter(|control| control.is_finished()).map(|_| "control".to_owned());
-        match dead.or(control) {
+        let admin = self.admin.as_ref().filter(|admin| admin.is_finished()).map(|_| "admin".to_owned());
+        match dead.or(control).or(admin) {
             Some(name) => Err(RunError::ThreadDied(name)),
             None => Ok(()),
         }
