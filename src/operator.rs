@@ -5,6 +5,7 @@ pub mod cli;
 pub mod demo;
 pub mod explain;
 pub mod rehearsal;
+pub mod remap;
 pub mod rule_files;
 pub mod run;
 pub mod status;

@@ -12,6 +12,7 @@ use clap::{Parser, Subcommand};
 
 use crate::operator::demo::{DemoError, DemoOptions, demo};
 use crate::operator::explain::{ExplainOptions, explain};
+use crate::operator::remap::{RemapOptions, remap};
 use crate::operator::run::RunError;
 use crate::operator::status::{StatusOptions, status};
 use crate::operator::{check, run};
@@ -56,6 +57,15 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Says how many keys change their server from one rule file to another, for each pool.
+    Remap {
+        /// What is compared.
+        #[command(flatten)]
+        options: RemapOptions,
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Parses and validates rule files, warns, and runs every `expect`.
     Check {
         /// A rule file, or a directory: all its *.kdl in name order.
@@ -85,6 +95,7 @@ pub fn main() -> ExitCode {
         Command::Demo { options } => run_demo(options),
         Command::Explain { options, json } => explain_request(&options, json),
         Command::Status { options, json } => tell_status(&options, json),
+        Command::Remap { options, json } => tell_remap(&options, json),
         Command::Check { rules } => check(&rules),
     };
     ExitCode::from(code)
@@ -142,6 +153,20 @@ fn tell_status(options: &StatusOptions, json: bool) -> u8 {
         Err(error) => {
             say(error.render(style_of(&std::io::stderr())).trim_end());
             error.exit_code()
+        }
+    }
+}
+
+fn tell_remap(options: &RemapOptions, json: bool) -> u8 {
+    match remap(options) {
+        Ok(told) if json => print(serde_json::to_string_pretty(&told).map(|text| text + "\n").map_err(Into::into)),
+        Ok(told) => print(Ok(told.text())),
+        Err(error) => {
+            say(error.render(style_of(&std::io::stderr())).trim_end());
+            if json {
+                print(Ok(format!("{:#}\n", error.json())));
+            }
+            1
         }
     }
 }

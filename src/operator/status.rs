@@ -22,6 +22,8 @@ use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::{HeadLimits, Parsed};
 use crate::pure::h1::response::{ResponseHead, parse_response_head};
 
+pub(super) use text::{percent, table};
+
 pub use gather::Source;
 pub use report::{
     Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, ServerStatus, Status,
