@@ -12,6 +12,9 @@ use crate::pure::scheduler::{self, Phase, Pick, Scheduler};
 use crate::pure::trace::Trace;
 use crate::shared::snapshot::{PoolSnapshot, Snapshot};
 
+/// What a capacity is counted in: 1/256 of an answer a second.
+const CAPACITY_UNITS: f64 = 256.0;
+
 /// The most candidates that a trace lists one by one.
 const TRACED_MAX: usize = 64;
 
@@ -61,13 +64,13 @@ fn list_candidates(pool: &PoolSnapshot, view: &PoolView<'_>, trace: &mut Trace) 
         trace.note("server", || {
             let verdict =
                 view.objection(candidate).map_or_else(|| "eligible".to_owned(), |why| format!("not eligible: {why}"));
-            format!(
-                "{} at {}: weight {}, {} in flight, {verdict}",
-                candidate.server.id.server,
-                candidate.server.address,
-                candidate.share,
-                candidate.load.active(),
-            )
+            let (server, load) = (&candidate.server, &candidate.load);
+            let seen = match load.pace.capacity() {
+                0 => String::new(),
+                capacity => format!(", {:.1} answers a busy second", f64::from(capacity) / CAPACITY_UNITS),
+            };
+            let (name, share, active) = (&server.id.server, candidate.share, load.active());
+            format!("{name} at {}: weight {share}, {active} in flight{seen}, {verdict}", server.address)
         });
     }
     let unlisted = pool.candidates.get(TRACED_MAX..).unwrap_or_default();

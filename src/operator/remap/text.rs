@@ -61,12 +61,12 @@ impl Remap {
         }
         if keys.of > 0 {
             let count = |count: Option<u64>, absent: &str| count.map_or(absent.to_owned(), |count| count.to_string());
-            let mut rows = vec![["server".to_owned(), String::new(), "before".to_owned(), "after".to_owned()].to_vec()];
+            let mut rows = vec![["server".to_owned(), "before".to_owned(), "after".to_owned()].to_vec()];
             rows.extend(pool.servers.iter().take(SERVERS_SHOWN).map(|server| {
                 let name = server.name.clone();
-                [name, String::new(), count(server.before, "new"), count(server.after, "gone")].to_vec()
+                [name, count(server.before, "new"), count(server.after, "gone")].to_vec()
             }));
-            lines.extend(table(&rows));
+            lines.extend(table(&rows, 1));
             let more = pool.servers.len().saturating_sub(SERVERS_SHOWN);
             if more > 0 {
                 lines.push(format!("  and {more} more"));

@@ -60,7 +60,7 @@ fn pool_lines(pool: &PoolStatus) -> Vec<String> {
     let panic = if pool.in_panic { ", in panic: suspicion is ignored" } else { "" };
     let servers = counted(pool.servers.len() as u64, "server");
     let mut lines = vec![format!("pool `{}`: {}{by}, {servers}{panic}", pool.name, pool.scheduler)];
-    lines.extend(table(&server_rows(pool)));
+    lines.extend(table(&server_rows(pool), 2));
     lines.extend(pool.locality.iter().flat_map(locality_lines));
     lines
 }
@@ -102,8 +102,8 @@ fn server_rows(pool: &PoolStatus) -> Vec<Vec<String>> {
     rows
 }
 
-/// The rows with their columns in line: the first two to the left, numbers to the right.
-pub(in crate::operator) fn table(rows: &[Vec<String>]) -> Vec<String> {
+/// The rows with their columns in line: the first `words` to the left, the others, numbers, to the right.
+pub(in crate::operator) fn table(rows: &[Vec<String>], words: usize) -> Vec<String> {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let cell_width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -114,7 +114,7 @@ pub(in crate::operator) fn table(rows: &[Vec<String>]) -> Vec<String> {
         let mut line = String::new();
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             line.push_str("  ");
-            line.push_str(&if column < 2 { format!("{cell:<width$}") } else { format!("{cell:>width$}") });
+            line.push_str(&if column < words { format!("{cell:<width$}") } else { format!("{cell:>width$}") });
         }
         line
     };

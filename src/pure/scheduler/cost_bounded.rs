@@ -20,7 +20,7 @@ use super::describe;
 use super::heat::Share;
 use super::keyed::{Asked, ByKey, takes_key};
 use super::memory::{HOMES_MAX, Home, Memory};
-use super::rendezvous::highest;
+use super::rendezvous::{highest, tell_order};
 use crate::base::time::Timestamp;
 use crate::pure::pool::{Candidate, PoolView};
 use crate::pure::rendezvous::Wait;
@@ -43,8 +43,6 @@ pub(super) struct CostBounded {
 }
 
 impl ByKey for CostBounded {
-    const NAME: &'static str = "cbr";
-
     fn pick(&self, view: &PoolView<'_>, asked: Asked, now: Timestamp, trace: &mut Trace) -> Option<usize> {
         let Asked { key, share } = asked;
         self.memory.spill.earn(SPILL_PERCENT);
@@ -52,8 +50,10 @@ impl ByKey for CostBounded {
         self.memory.homes.as_ref()?.with(key, |home| {
             if home.count() == 0 {
                 let index = self.place(view, key)?;
+                tell_order(trace, "cbr", view, self.memory.names(), key);
                 trace.note("scheduler", || {
-                    format!("cbr: the key is new, and {} waits least for it", describe(view, index))
+                    let taken = describe(view, index);
+                    format!("cbr: the key has no home yet: {taken} has the least load for its weight, and of equals the highest score")
                 });
                 home.set(index, now);
                 return Some(index);
@@ -62,8 +62,9 @@ impl ByKey for CostBounded {
             let at_home = cheapest(view, home.servers().filter(|index| fitting(*index)));
             let Some(index) = at_home.or_else(|| highest(view, self.memory.names(), key, fitting)) else { return None };
             trace.note("scheduler", || match at_home {
-                Some(_) => format!("cbr: of the key's {} homes, {} is taken", home.count(), describe(view, index)),
-                None => format!("cbr: the key's home is out, {} stands in for it", describe(view, index)),
+                Some(_) if home.count() == 1 => format!("cbr: the key's home is {}", describe(view, index)),
+                Some(_) => format!("cbr: of the key's {} homes {} is taken", home.count(), describe(view, index)),
+                None => format!("cbr: no home of the key may get it: {} stands in, by score", describe(view, index)),
             });
             Some(self.spill(view, key, index, trace).unwrap_or(index))
         })?

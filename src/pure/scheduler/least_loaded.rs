@@ -34,6 +34,11 @@ pub(super) trait Measure: std::fmt::Debug {
     /// A view's own way to measure; made once for each pick.
     fn of(view: &PoolView<'_>) -> Self;
 
+    /// What it looks for in this view.
+    fn aim(&self) -> &'static str {
+        Self::AIM
+    }
+
     /// The load of a candidate, in any unit.
     fn load(&self, candidate: &Candidate) -> u64;
 
@@ -76,9 +81,10 @@ impl<M: Measure> LeastLoaded<M> {
             Ties::First => 0,
             Ties::Rotate => inner.next.unwrap_or_else(|| phase_position(self.phase, count)) % count.max(1),
         };
-        let index = least(view, &M::of(view), (from..count).chain(0..from))?;
+        let measure = M::of(view);
+        let index = least(view, &measure, (from..count).chain(0..from))?;
         inner.next = Some(index + 1);
-        trace.note("scheduler", || format!("{}: {} has {}", M::NAME, describe(view, index), M::AIM));
+        trace.note("scheduler", || format!("{}: {} has {}", M::NAME, describe(view, index), measure.aim()));
         Some(index)
     }
 
@@ -90,11 +96,12 @@ impl<M: Measure> LeastLoaded<M> {
             Ties::Rotate => [one, other],
             Ties::First => [one.min(other), one.max(other)],
         };
-        let index = least(view, &M::of(view), pair.into_iter())?;
+        let measure = M::of(view);
+        let index = least(view, &measure, pair.into_iter())?;
         trace.note("scheduler", || {
             let passed = if index == one { other } else { one };
             let (taken, passed) = (describe(view, index), describe(view, passed));
-            format!("{}: of two drawn, {taken} has {}, and {passed} has not", M::NAME, M::AIM)
+            format!("{}: of two drawn, {taken} has {}, and {passed} has not", M::NAME, measure.aim())
         });
         Some(index)
     }

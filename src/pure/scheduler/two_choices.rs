@@ -34,7 +34,13 @@ impl<M: Measure> Scheduler for TwoChoices<M> {
         let (standing, alias) = &mut *self.inner.borrow_mut();
         let Some((one, other)) = draw_two(standing, alias, view, rng) else {
             // Too few are left to be drawn.
-            return least(view, &M::of(view), 0..view.candidates.len()).into();
+            let picked = least(view, &M::of(view), 0..view.candidates.len());
+            if let Some(index) = picked {
+                trace.note("scheduler", || {
+                    format!("{}: too few are left to draw two of: {} has {}", M::NAME, describe(view, index), M::AIM)
+                });
+            }
+            return picked.into();
         };
         let picked = least(view, &M::of(view), [one, other].into_iter());
         if let Some(index) = picked {
