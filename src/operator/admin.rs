@@ -42,10 +42,10 @@ const HEAD_MAX: usize = 8 * 1024;
 const FIELDS_MAX: usize = 64;
 
 /// How long a head may take to come.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a connection may take, its answer read and all.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The rest after an accept that failed for want of descriptors or memory.
 const BACK_OFF: Duration = Duration::from_millis(100);

@@ -12,9 +12,6 @@ use crate::pure::scheduler::{self, Phase, Pick, Scheduler};
 use crate::pure::trace::Trace;
 use crate::shared::snapshot::{PoolSnapshot, Snapshot};
 
-/// What a capacity is counted in: 1/256 of an answer a second.
-const CAPACITY_UNITS: f64 = 256.0;
-
 /// The most candidates that a trace lists one by one.
 const TRACED_MAX: usize = 64;
 
@@ -65,10 +62,8 @@ fn list_candidates(pool: &PoolSnapshot, view: &PoolView<'_>, trace: &mut Trace) 
             let verdict =
                 view.objection(candidate).map_or_else(|| "eligible".to_owned(), |why| format!("not eligible: {why}"));
             let (server, load) = (&candidate.server, &candidate.load);
-            let seen = match load.pace.capacity() {
-                0 => String::new(),
-                capacity => format!(", {:.1} answers a busy second", f64::from(capacity) / CAPACITY_UNITS),
-            };
+            let seen = load.pace.answers_per_second();
+            let seen = seen.map_or(String::new(), |answers| format!(", {answers:.1} answers a busy second"));
             let (name, share, active) = (&server.id.server, candidate.share, load.active());
             format!("{name} at {}: weight {share}, {active} in flight{seen}, {verdict}", server.address)
         });

@@ -39,6 +39,7 @@ mod reports;
 mod retry;
 mod rules_applied;
 mod schedulers;
+mod status;
 mod tls;
 mod trust;
 mod tunnel;

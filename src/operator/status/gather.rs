@@ -22,9 +22,6 @@ use crate::shared::snapshot::{Endpoint, PoolSnapshot, SnapshotStore};
 /// How many of the hottest keys are told.
 const TOP_KEYS: usize = 10;
 
-/// What a capacity is counted in: 1/256 of an answer a second.
-const CAPACITY_UNITS: f64 = 256.0;
-
 /// Where everything is counted.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -112,7 +109,6 @@ fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) 
     let answers = Answers { informational, success, redirection, client_error, server_error };
     let load = &candidate.load;
     let known = |nanos: u64| (nanos > 0).then(|| nanos / 1_000);
-    let capacity = load.pace.capacity();
     ServerStatus {
         name: candidate.server.id.server.to_string(),
         address: candidate.server.address.to_string(),
@@ -138,7 +134,7 @@ fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) 
         latency_us: micros(load.latency()).checked_div(answers.total()),
         service_us: known(load.pace.service_nanos()),
         peak_latency_us: Some(micros(load.pace.peak_latency())).filter(|micros| *micros > 0),
-        capacity_per_second: (capacity > 0).then(|| rounded(f64::from(capacity) / CAPACITY_UNITS, 100.0)),
+        capacity_per_second: load.pace.answers_per_second().map(|answers| rounded(answers, 100.0)),
         keys,
     }
 }
