@@ -20,7 +20,7 @@ const ROUNDS: u64 = 5;
 fn caching() -> Origin {
     let seen = Mutex::new(HashSet::new());
     Origin::with(move |exchange| {
-        let is_new = seen.lock().unwrap().insert(exchange.request.target().to_owned());
+        let is_new = seen.lock().unwrap().insert(exchange.head.target().to_owned());
         exchange.respond(200, &[("X-Cache", if is_new { "MISS" } else { "HIT" })], b"image");
     })
 }

@@ -40,6 +40,7 @@ pub(crate) fn config_of(pools: Vec<Arc<Pool>>) -> Arc<Config> {
         resolvers: Vec::new(),
         user: None,
         access_log: None,
+        admin: None,
         process: ProcessLimits::default(),
         places: Places::default(),
     })
