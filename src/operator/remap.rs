@@ -1,9 +1,8 @@
 //! `pointsman remap`: how many keys change their server from one rule file to another, for each pool: what a change would do
 //! to the servers' caches, before it is made.
 //!
-//! It asks the schedulers' own code, with every server up and idle. Where a scheduler remembers the servers of keys, a proxy
-//! that takes the change over while it runs keeps those at servers that stay, and one that is started anew keeps none: both
-//! are told. It needs no running proxy, and refuses to guess which keys there are: they are given, or so many, spread evenly.
+//! It asks the schedulers' own code, with every server up and idle, as a proxy that takes the change over while it runs would:
+//! where a scheduler remembers the servers of keys, those at servers that stay are kept. It needs no running proxy, and refuses to guess which keys there are: they are given, or so many, spread evenly.
 
 mod keys;
 mod text;
@@ -120,8 +119,8 @@ pub struct MovedOf {
     pub moved: u64,
     /// Those of them that go to another pool, or to none.
     pub elsewhere: u64,
-    /// Those that have another server after a restart; none where that depends on the load.
-    pub moved_by_restart: Option<u64>,
+    /// Whether the same holds after a restart: not where the scheduler remembers the servers of keys, for then load decides anew.
+    pub holds_after_restart: bool,
 }
 
 /// A server's keys.
@@ -270,16 +269,14 @@ impl Comparison<'_> {
             return told;
         }
         let items = items.map(|items| items.keys.as_slice()).unwrap_or_default();
-        let (before, after, restarted) = self.trial.servers(&pool.name, items);
-        let count = |after: &[Option<Arc<str>>]| {
-            let pairs = before.iter().zip(after).zip(items);
-            pairs.filter(|((one, other), item)| item.after.is_none() || one != other).count() as u64
-        };
+        let (before, after) = self.trial.servers(&pool.name, items);
+        let pairs = before.iter().zip(&after).zip(items);
+        let moved = pairs.filter(|((one, other), item)| item.after.is_none() || one != other).count();
         told.keys = Some(MovedOf {
             of: items.len() as u64,
-            moved: count(&after),
+            moved: moved as u64,
             elsewhere: items.iter().filter(|item| item.after.is_none()).count() as u64,
-            moved_by_restart: (!is_by_load(&other.scheduler.method)).then(|| count(&restarted)),
+            holds_after_restart: !is_by_load(&other.scheduler.method),
         });
         told.servers = servers(pool, other, &before, &after);
         told

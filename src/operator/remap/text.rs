@@ -44,17 +44,8 @@ impl Remap {
         if keys.elsewhere > 0 {
             lines.push(format!("  {} of them go to another pool, or to none", keys.elsewhere));
         }
-        match keys.moved_by_restart {
-            Some(moved) if moved == keys.moved => {}
-            Some(moved) => {
-                lines.push(format!(
-                    "  by a restart, which forgets the servers of keys: {moved}, {}",
-                    share(moved, keys)
-                ));
-            }
-            None => {
-                lines.push("  by a restart all may: it forgets the servers of keys, and load decides anew".to_owned())
-            }
+        if !keys.holds_after_restart {
+            lines.push("  a restart forgets the servers of keys, and load decides anew".to_owned());
         }
         if pool.without_key > 0 {
             lines.push(format!("  {} lines have no key for it", pool.without_key));

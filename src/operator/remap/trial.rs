@@ -18,9 +18,9 @@ use crate::shared::snapshot::{Snapshot, SnapshotStore};
 /// The server of a key by its name; none where the key has no server.
 pub(super) type Named = Option<Arc<str>>;
 
-/// Whether a scheduler gives new keys to the server with the least load, whatever the key.
+/// Whether a scheduler gives new keys to the server with the least load, whatever the key; `cbr` asks the key among equals.
 pub(super) const fn is_by_load(method: &Method) -> bool {
-    matches!(method, Method::Locality { .. } | Method::ReplicatedLocality { .. })
+    matches!(method, Method::Locality { .. } | Method::ReplicatedLocality { .. } | Method::CostBounded { .. })
 }
 
 /// Two rule files, and a proxy that has just been started on each.
@@ -34,22 +34,17 @@ impl Trial {
         Self { before: Arc::clone(before.snapshot()), after: Arc::clone(after.snapshot()) }
     }
 
-    /// The servers of a pool's keys before the change, after it in a proxy that takes it over, and after it in one that is
-    /// started anew.
-    pub(super) fn servers(&self, pool: &str, items: &[Item]) -> (Vec<Named>, Vec<Named>, Vec<Named>) {
-        let start = |snapshot: &Arc<Snapshot>| {
-            let (config, rules) = (Arc::clone(&snapshot.config), Arc::clone(&snapshot.rules));
-            SnapshotStore::new(config, rules, Arc::new(ProcessCounters::default()))
-        };
+    /// The servers of a pool's keys before the change, and after it in a proxy that takes it over.
+    pub(super) fn servers(&self, pool: &str, items: &[Item]) -> (Vec<Named>, Vec<Named>) {
+        let (config, rules) = (Arc::clone(&self.before.config), Arc::clone(&self.before.rules));
+        let store = SnapshotStore::new(config, rules, Arc::new(ProcessCounters::default()));
         let schedulers = Schedulers::from_start();
-        let store = start(&self.before);
         let keys: Vec<Option<u64>> = items.iter().map(|item| Some(item.before)).collect();
         let before = choose(&store.load(), &schedulers, pool, &keys, &[]);
         store.reload(Arc::clone(&self.after.config), Arc::clone(&self.after.rules));
         let keys: Vec<Option<u64>> = items.iter().map(|item| item.after).collect();
         let after = choose(&store.load(), &schedulers, pool, &keys, &before);
-        let restarted = choose(&start(&self.after).load(), &Schedulers::from_start(), pool, &keys, &[]);
-        (before, after, restarted)
+        (before, after)
     }
 }
 

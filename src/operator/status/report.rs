@@ -105,9 +105,9 @@ pub struct ServerStatus {
     pub failures: Failures,
     /// Requests whose client went away, for which it is not to blame.
     pub client_aborts: u64,
-    /// Bytes that were sent to it, heads and framing included.
+    /// Bytes of requests' bodies that were sent to it.
     pub bytes_to_server: u64,
-    /// Bytes of it that were sent to clients.
+    /// Bytes of its answers' bodies that were sent to clients.
     pub bytes_to_client: u64,
     /// How long its answers took to begin, on average since the start.
     pub latency_us: Option<u64>,

@@ -56,7 +56,7 @@ impl<K: ByKey> Scheduler for Keyed<K> {
             return Pick::Server(index);
         }
         if self.is_strict {
-            trace.note("scheduler", || format!("{name}: no other server is asked, for the fallback is \"none\""));
+            trace.note("scheduler", || format!("{name}: the key gives no answer, and the fallback is \"none\""));
             return Pick::NoneEligible;
         }
         trace.note("scheduler", || format!("{name}: the key gives no answer, so the fallback {fallback_name} decides"));

@@ -12,6 +12,7 @@ use std::marker::PhantomData;
 use super::alias::Alias;
 use super::round_robin::phase_position;
 use super::standing::Standing;
+use super::two_choices::tell_drawn;
 use super::{Phase, Pick, Scheduler, describe};
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
@@ -98,11 +99,7 @@ impl<M: Measure> LeastLoaded<M> {
         };
         let measure = M::of(view);
         let index = least(view, &measure, pair.into_iter())?;
-        trace.note("scheduler", || {
-            let passed = if index == one { other } else { one };
-            let (taken, passed) = (describe(view, index), describe(view, passed));
-            format!("{}: of two drawn, {taken} has {}, and {passed} has not", M::NAME, measure.aim())
-        });
+        trace.note("scheduler", || tell_drawn(view, (one, other), index, M::NAME, measure.aim()));
         Some(index)
     }
 }
