@@ -151,7 +151,25 @@ fn what_people_are_told() {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.code(), text(output.stdout), text(output.stderr))
     };
-    insta::assert_snapshot!(run(&["a.kdl", "b.kdl"]).1, @"");
+    insta::assert_snapshot!(run(&["a.kdl", "b.kdl"]).1, @r#"
+    pool `p`: mh by path
+      1006 of 10000 keys, spread evenly, change their server, 10.1 %
+      server  before  after
+      s0        1001   1104
+      s1         973   1086
+      s2        1001   1115
+      s3        1016   1133
+      s4        1041   1146
+      s5         952   1053
+      s6        1015   1134
+      s7         985   1097
+      s8         986   gone
+      s9        1030   1132
+    pool `web`: wrr, which goes by no key
+      nothing to compare: no key says which server gets a request
+    pool `old`: removed (wrr, which goes by no key)
+    pool `new`: new (dh by path)
+    "#);
     let (code, told, _) = run(&["a.kdl", "b.kdl", "--json"]);
     let told: serde_json::Value = serde_json::from_str(&told).unwrap();
     assert_eq!(

@@ -119,7 +119,12 @@ fn figures_after_known_traffic() {
     assert_eq!((&locality["table"]["keys"], &locality["moved"]), (&KEYS.into(), &Value::Null), "{locality}");
     let top = locality["top_keys"].as_array().unwrap();
     assert!(top.len() == 10 && top[0]["share"].as_f64().unwrap() <= 2.0 / KEYS as f64, "{locality}");
-    assert!(top.iter().all(|key| key["name"].as_str().is_some_and(|name| name.ends_with(".png"))), "{locality}");
+    // Two keys may want the place of one name.
+    let names: Vec<&str> = top.iter().filter_map(|key| key["name"].as_str()).collect();
+    assert!(
+        names.len() >= 8 && names.iter().all(|name| name.starts_with("/img/") && name.ends_with(".png")),
+        "{locality}"
+    );
 
     let pool = &status["pools"][1];
     let server = &pool["servers"][0];

@@ -263,7 +263,24 @@ mod tests {
             ..ProcessStatus::default()
         };
         let status = Status { process, pools: vec![keyed, pool("empty")] };
-        insta::assert_snapshot!(status.text(), @"");
+        insta::assert_snapshot!(status.text(), @r#"
+        pointsman 0.1.0, process 7, up for 1d 1h: 1 worker, 3 of 500 connections
+          2 panics were caught
+
+        pool `images`: cbr by path, 2 servers, in panic: suspicion is ignored
+          server     state             weight  in flight  requests   2xx  5xx  to server  to client  latency  keys
+          images-1   up                     2          3      1234  1200    4      300 B    3.0 MiB   1.5 ms   512
+          images-10  recovering  2 (now 0.50)     3 of 8      1234  1200    4      300 B    3.0 MiB   1.5 ms   512
+          keys: 1000, at 1.06 servers each
+          hits: 90.0 % of 1000 answers that say so; a miss takes 9.0 ms longer
+          table: 1000 of 65536 keys
+          moved by the last change: 100 of 1000 keys, 10.0 %
+          hottest: 12.3 % /a\u{1b}[31m
+                    2.0 % 61dbaf86a182925a
+
+        pool `empty`: wlc, 0 servers
+          server  state  weight  in flight  requests  2xx  to server  to client
+        "#);
     }
 
     #[test]
