@@ -112,7 +112,7 @@ fn every_scheduler_says_why() {
     dh: the key belongs to b (0 in flight, weight 1), which gets it
     -> b
     cbr: by score for this key: b, a, c
-    cbr: the key has no home yet: a (0 in flight, weight 2) has the least load for its weight, and of equals the highest score
+    cbr: the key has no home yet: a (0 in flight, weight 2) has the least load for its weight of the first 2
     -> a
     "#);
 }

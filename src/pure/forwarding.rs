@@ -3,12 +3,14 @@
 //! Field lines that stay are copied in runs, byte for byte, so that order, case and spacing are the sender's. It refuses to
 //! decide: trust, rules and framing come in as arguments.
 
+mod address_text;
 mod chain;
 
 use std::io::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use self::address_text::AddressText;
 use self::chain::Hop;
 use crate::pure::config::Listener;
 use crate::pure::h1::authority::parse_authority;
@@ -536,55 +538,6 @@ fn push_list<'b>(out: &mut Vec<u8>, values: impl Iterator<Item = &'b [u8]>) {
 
 fn push_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     push_all(out, [name, value, b"\r\n"]);
-}
-
-/// An address as text, written once for all fields that name it; `std`'s formatting costs ten times as much for IPv4.
-#[derive(Debug)]
-struct AddressText {
-    text: [u8; 39],
-    length: usize,
-    is_v6: bool,
-}
-
-impl AddressText {
-    fn of(address: IpAddr) -> Self {
-        let mut made = Self { text: [0; 39], length: 0, is_v6: false };
-        match address.to_canonical() {
-            IpAddr::V4(v4) => {
-                for (index, octet) in v4.octets().into_iter().enumerate() {
-                    if index > 0 {
-                        made.push(b'.');
-                    }
-                    if octet >= 100 {
-                        made.push(b'0' + octet / 100);
-                    }
-                    if octet >= 10 {
-                        made.push(b'0' + octet / 10 % 10);
-                    }
-                    made.push(b'0' + octet % 10);
-                }
-            }
-            IpAddr::V6(v6) => {
-                made.is_v6 = true;
-                let mut rest = made.text.as_mut_slice();
-                // The longest IPv6 address has 39 characters.
-                let _ = write!(rest, "{v6}");
-                made.length = 39 - rest.len();
-            }
-        }
-        made
-    }
-
-    fn push(&mut self, byte: u8) {
-        if let Some(place) = self.text.get_mut(self.length) {
-            *place = byte;
-            self.length += 1;
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        self.text.get(..self.length).unwrap_or(&[])
-    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,9 @@ const NAMES: usize = 1024;
 /// The longest name that is kept, in bytes.
 const NAME_MAX: usize = 128;
 
+/// A key and how it reads.
+type Named = (u64, Box<str>);
+
 /// The places of a pool's keys.
 #[derive(Debug, Default)]
 pub struct Locality {
@@ -33,7 +36,7 @@ pub struct Locality {
     strange: AtomicU32,
     /// The keys whose names are kept, by place; 0: none yet.
     named: Box<[AtomicU64]>,
-    names: Mutex<Vec<Option<(u64, Box<str>)>>>,
+    names: Mutex<Vec<Option<Named>>>,
 }
 
 impl Locality {

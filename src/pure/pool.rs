@@ -17,7 +17,7 @@ mod state;
 mod view;
 
 pub use load::Load;
-pub use pace::{Dispatch, Pace};
+pub use pace::Pace;
 pub use state::{State, Wanted};
 pub use view::{Candidate, Ineligible, PoolView, Share, Tried, is_in_panic};
 
@@ -283,9 +283,9 @@ impl Method {
         )
     }
 
-    /// Whether it asks how fast servers answer.
+    /// Whether servers' answers are measured for it: how fast they come, and where keys count, whether out of a cache.
     pub const fn is_measuring(&self) -> bool {
-        matches!(self, Self::SeenCapacity(_) | Self::PeakEwma | Self::CostBounded { .. })
+        self.is_keyed() || matches!(self, Self::SeenCapacity(_) | Self::PeakEwma)
     }
 
     /// The most keys whose servers it remembers; `None`: it remembers none.

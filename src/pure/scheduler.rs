@@ -5,6 +5,7 @@
 //! of its order, so that the workers together do not fall on the same servers. What has to hold over all workers, the homes
 //! of keys above all, lies in a [`Memory`] that the instances of a pool share. An instance refuses to be shared by threads.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::base::rng::Rng;
@@ -82,7 +83,9 @@ impl Phase {
 pub fn build(config: &SchedulerConfig, memory: &Arc<Memory>, phase: Phase) -> Box<dyn Scheduler> {
     let memory = || Arc::clone(memory);
     match &config.method {
-        Method::Overflow => Box::new(failover::Overflow { fallback: fallback(config, phase) }),
+        Method::Overflow => {
+            Box::new(failover::Overflow { fallback: fallback(config, phase), by_weight: RefCell::default() })
+        }
         Method::DestinationHash(_) | Method::SourceHash(_) | Method::Maglev => {
             let name = config.method.name();
             keyed(hashed::Hashed { name, memory: memory() }, config, memory(), phase)
@@ -122,7 +125,7 @@ fn plain(method: &Method, phase: Phase) -> Box<dyn Scheduler> {
         Method::SeenCapacity(ties) => Box::new(LeastLoaded::<capacity::SeenCapacity>::new(*ties, phase)),
         Method::TwoChoices => Box::new(two_choices::TwoChoices::<two_choices::InFlight>::new()),
         Method::PeakEwma => Box::new(two_choices::TwoChoices::<two_choices::PeakEwma>::new()),
-        Method::Failover => Box::new(failover::Failover),
+        Method::Failover => Box::new(failover::Failover::default()),
         _ => Box::new(smooth::Smooth::new(phase)),
     }
 }

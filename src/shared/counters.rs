@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::id::{ServerId, ServerSlot};
+use crate::base::time;
 use crate::pure::pool::Load;
 use crate::shared::outcome::Outcome;
 use crate::shared::spaced::Spaced;
@@ -150,6 +151,18 @@ impl ServerRecord {
     /// Counts an attempt that is given to this server.
     pub fn count_request(&self) {
         self.traffic.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Begins to measure an attempt.
+    #[cold]
+    pub fn begin_measuring(&self) {
+        self.load.pace.begins(time::now(), self.load.active());
+    }
+
+    /// Ends to measure an attempt.
+    #[cold]
+    pub fn end_measuring(&self, outcome: Outcome) {
+        self.load.pace.ends(time::now(), matches!(outcome, Outcome::Answered { .. }));
     }
 
     /// Counts that the attempt is a repetition.

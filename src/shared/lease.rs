@@ -7,12 +7,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::base::id::PoolIndex;
-use crate::base::time::{self, Timestamp};
 use crate::pure::control::watch::CONNECT_FAILURES_MAX;
-use crate::pure::pool::{Dispatch, Ineligible, Tried};
+use crate::pure::pool::{Ineligible, Tried};
 use crate::pure::trace::Trace;
 use crate::shared::choose::{Ask, Place, Schedulers};
 use crate::shared::outcome::{Outcome, OutcomeSender, Report};
@@ -25,8 +23,6 @@ pub struct Lease {
     endpoint: Arc<Endpoint>,
     outcomes: Rc<OutcomeSender>,
     outcome: Option<Outcome>,
-    /// When it was taken, where the pool's scheduler asks how fast servers answer.
-    dispatch: Option<Dispatch>,
 }
 
 /// Why no place was given.
@@ -53,9 +49,10 @@ impl Lease {
             return None;
         }
         endpoint.record.count_request();
-        let load = &endpoint.record.load;
-        let dispatch = endpoint.is_measured.then(|| load.pace.begins(time::now(), load.active()));
-        Some(Self { endpoint: Arc::clone(endpoint), outcomes: Rc::clone(outcomes), outcome: None, dispatch })
+        if endpoint.is_measured {
+            endpoint.record.begin_measuring();
+        }
+        Some(Self { endpoint: Arc::clone(endpoint), outcomes: Rc::clone(outcomes), outcome: None })
     }
 
     /// The server.
@@ -66,14 +63,6 @@ impl Lease {
     /// A connection to the server was made.
     pub fn connected(&self) {
         self.endpoint.record.forget_connect_failures();
-    }
-
-    /// The answer has begun, at `now`.
-    pub fn answered(&mut self, status: u16, latency: Duration, now: Timestamp) {
-        self.outcome(Outcome::Answered { status, latency });
-        if let Some(dispatch) = self.dispatch {
-            self.endpoint.record.load.pace.answers(now, now.since(dispatch.at), dispatch.active);
-        }
     }
 
     /// Says how the request ends, as far as is known; the last word counts, when the lease is dropped.
@@ -89,8 +78,8 @@ impl Drop for Lease {
         let unsaid = if std::thread::panicking() { Outcome::OwnFault } else { Outcome::ClientAborted };
         let outcome = self.outcome.unwrap_or(unsaid);
         record.count_outcome(outcome);
-        if self.dispatch.is_some() {
-            record.load.pace.ends(time::now(), matches!(outcome, Outcome::Answered { .. }));
+        if self.endpoint.is_measured {
+            record.end_measuring(outcome);
         }
         // Answers are told by the counters: only what is evidence against the server is worth a message.
         if outcome.is_failure() {

@@ -31,6 +31,7 @@ impl World {
         let stranger = others.issue_with(&[], named("stranger"));
         // The origin answers with what it was told of the client.
         let origin = Origin::with(|exchange| {
+            exchange.read_body();
             let told = |name: &str| exchange.head.field(name).unwrap_or("nobody").to_owned();
             let text = format!("{} {}", told("X-Client-Subject"), told("X-Client-Fingerprint"));
             exchange.respond(200, &[], text.as_bytes());
@@ -133,6 +134,19 @@ fn a_plain_listener_takes_the_fields_away_too() {
     let proxy = world.proxy("listen \"127.0.0.1:0\"", &tell());
     let request = "GET / HTTP/1.1\r\nHost: a.test\r\nX-CLIENT-SUBJECT: CN=forged\r\nX-Client-Fingerprint: 00\r\n\r\n";
     assert_eq!(proxy.client().request(request).text(), "nobody nobody");
+}
+
+/// Servers read trailers as fields.
+#[test]
+fn trailers_can_not_say_who_the_client_is() {
+    let world = World::new();
+    let proxy = world.proxy("listen \"127.0.0.1:0\"", &tell());
+    let request = "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\
+                   X-Client-Subject: CN=forged\r\nX-CLIENT-FINGERPRINT: 00\r\nX-Other: 1\r\n\r\n";
+    assert_eq!(proxy.client().request(request).text(), "nobody nobody");
+    let recorded = world.origin.requests();
+    let names: Vec<&str> = recorded[0].trailers.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["X-Other"]);
 }
 
 #[test]

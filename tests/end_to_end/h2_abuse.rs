@@ -372,3 +372,40 @@ fn a_wrong_preface_ends_the_connection() {
     assert!(matches!(half.rest().1, End::Closed | End::Reset));
     wait_for("nothing at the server", DEADLINE, || origin.requests().is_empty().then_some(()));
 }
+
+/// An upload of many small frames is slow, and no flood.
+#[test]
+fn an_upload_of_five_thousand_frames_of_a_byte_comes_whole() {
+    let origin = Origin::with(|exchange| {
+        exchange.read_body();
+        exchange.respond(200, &[], b"whole");
+    });
+    let proxy = Proxy::start(&h2c(&origin, ""));
+    let mut client = one(&proxy);
+    client.post(1, "/", &[]);
+    for number in 1..=5_000 {
+        assert!(client.data(1, b"x", number == 5_000), "frame {number}");
+    }
+    assert_eq!(client.end_of(1), StreamEnd::Answered(200, b"whole".to_vec()));
+    assert_eq!(origin.requests()[0].body.len(), 5_000);
+}
+
+/// The name of a protocol becomes a field of the request to the server.
+#[test]
+fn what_a_protocol_is_called_can_not_become_another_field() {
+    let origin = Origin::new("one");
+    let proxy = Proxy::start(&h2c(&origin, ""));
+    for protocol in ["websocket\r\nX-Evil: 1", "websocket\r\n\r\nGET /evil HTTP/1.1", "web socket", ""] {
+        let mut client = one(&proxy);
+        let fields = [
+            (":method", "CONNECT"),
+            (":protocol", protocol),
+            (":scheme", "http"),
+            (":path", "/"),
+            (":authority", "a.test"),
+        ];
+        client.head(1, &fields, false);
+        assert_is_refused(client.end_of(1));
+    }
+    assert_eq!(origin.requests().len(), 0);
+}

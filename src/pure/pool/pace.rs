@@ -22,15 +22,6 @@ const SERVICE_SHIFT: u32 = 4;
 /// The fractions of a capacity: it is in 1/256 of an answer a second.
 const CAPACITY_UNITS: f64 = 256.0;
 
-/// A request that was given to a measured server, as its lease remembers it.
-#[derive(Clone, Copy, Debug)]
-pub struct Dispatch {
-    /// When.
-    pub at: Timestamp,
-    /// The requests in flight then, itself among them.
-    pub active: u32,
-}
-
 /// What is measured of one server. Padded to a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -54,11 +45,10 @@ struct Work {
 
 impl Pace {
     /// A request is given to the server, which then has `active` in flight, itself among them.
-    pub fn begins(&self, now: Timestamp, active: u32) -> Dispatch {
+    pub fn begins(&self, now: Timestamp, active: u32) {
         if active <= 1 {
             self.busy_since.store(now.as_nanos(), Ordering::Relaxed);
         }
-        Dispatch { at: now, active }
     }
 
     /// The answer to a request has begun after `latency`.

@@ -67,6 +67,13 @@ pub struct Candidate {
     pub load: Arc<Load>,
 }
 
+impl Candidate {
+    /// Whether as many requests are in flight as it may have.
+    pub fn is_full(&self) -> bool {
+        self.max.is_some_and(|max| self.load.active() >= max)
+    }
+}
+
 /// The servers that one request has tried already, by their numbers, so that they keep their meaning when the snapshot
 /// changes between two attempts.
 #[derive(Clone, Copy, Debug)]
@@ -157,12 +164,15 @@ impl PoolView<'_> {
     /// Whether candidate `index` may get this request: its state allows it, it has a share, a free place, and was not
     /// tried before.
     pub fn is_eligible(&self, index: usize) -> bool {
-        self.candidates.get(index).is_some_and(|candidate| {
-            self.stands(candidate)
-                && candidate.max.is_none_or(|max| candidate.load.active() < max)
-                && (self.tried.is_empty() || !self.tried.contains(candidate.slot))
-                && (!self.only_well || is_well(candidate))
-        })
+        self.candidates.get(index).is_some_and(|candidate| self.may_get(candidate))
+    }
+
+    /// The same for a candidate of this view.
+    pub fn may_get(&self, candidate: &Candidate) -> bool {
+        self.stands(candidate)
+            && !candidate.is_full()
+            && (self.tried.is_empty() || !self.tried.contains(candidate.slot))
+            && (!self.only_well || is_well(candidate))
     }
 
     /// The part of eligibility that holds as long as the generation does: state and share.

@@ -39,7 +39,8 @@ impl Measure for SeenCapacity {
         let share = u64::from(candidate.share.units());
         let whole = u64::from(Share::of(candidate.server.weight).units());
         match candidate.load.pace.capacity() {
-            seen @ 1.. if self.is_known && whole > 0 => (u64::from(seen) * share / whole).max(1),
+            // In steps of a sixteenth of an answer a second: 24 bits reach a million.
+            seen @ 1.. if self.is_known && whole > 0 => (u64::from(seen) / 16 * share / whole).clamp(1, (1 << 24) - 1),
             _ => share,
         }
     }

@@ -19,15 +19,19 @@ use std::time::Duration;
 use super::describe;
 use super::heat::Share;
 use super::keyed::{Asked, ByKey, takes_key};
+use super::least_loaded::SCAN_MAX;
 use super::memory::{HOMES_MAX, Home, Memory};
 use super::rendezvous::{highest, tell_order};
 use crate::base::time::Timestamp;
 use crate::pure::pool::{Candidate, PoolView};
-use crate::pure::rendezvous::Wait;
+use crate::pure::rule::hash::mix;
 use crate::pure::trace::Trace;
 
 /// The percentage of requests that may leave their homes.
 const SPILL_PERCENT: u32 = 5;
+
+/// Among so many servers a new key chooses in a large pool.
+const DRAWS: usize = 8;
 
 /// The requests that a sketch has to have seen before it makes a key hot.
 const SAMPLE_MIN: u64 = 200;
@@ -50,21 +54,17 @@ impl ByKey for CostBounded {
         self.memory.homes.as_ref()?.with(key, |home| {
             if home.count() == 0 {
                 let index = self.place(view, key)?;
-                tell_order(trace, "cbr", view, self.memory.names(), key);
-                trace.note("scheduler", || {
-                    let taken = describe(view, index);
-                    format!("cbr: the key has no home yet: {taken} has the least load for its weight, and of equals the highest score")
-                });
+                self.tell_new(trace, view, key, index);
                 home.set(index, now);
                 return Some(index);
             }
             self.follow_heat(home, view, key, share, now);
             let at_home = cheapest(view, home.servers().filter(|index| fitting(*index)));
-            let Some(index) = at_home.or_else(|| highest(view, self.memory.names(), key, fitting)) else { return None };
+            let index = at_home.or_else(|| self.stand_in(view, key))?;
             trace.note("scheduler", || match at_home {
                 Some(_) if home.count() == 1 => format!("cbr: the key's home is {}", describe(view, index)),
                 Some(_) => format!("cbr: of the key's {} homes {} is taken", home.count(), describe(view, index)),
-                None => format!("cbr: no home of the key may get it: {} stands in, by score", describe(view, index)),
+                None => format!("cbr: no home of the key may get it: {} stands in for this key", describe(view, index)),
             });
             Some(self.spill(view, key, index, trace).unwrap_or(index))
         })?
@@ -72,25 +72,48 @@ impl ByKey for CostBounded {
 }
 
 impl CostBounded {
+    fn tell_new(&self, trace: &mut Trace, view: &PoolView<'_>, key: u64, taken: usize) {
+        let count = view.candidates.len();
+        let is_small = count <= SCAN_MAX;
+        if is_small {
+            tell_order(trace, "cbr", view, &self.memory, key);
+        }
+        trace.note("scheduler", || {
+            let among = match (is_small, self.choices) {
+                (true, choices) if choices < count => format!(" of the first {choices}"),
+                (true, _) => ", and of equals the highest score".to_owned(),
+                (false, _) => " of those drawn for this key".to_owned(),
+            };
+            format!("cbr: the key has no home yet: {} has the least load for its weight{among}", describe(view, taken))
+        });
+    }
+
+    /// Who serves a key whose homes are out: always the same.
+    fn stand_in(&self, view: &PoolView<'_>, key: u64) -> Option<usize> {
+        let fitting = |index: usize| takes_key(view, index, key);
+        let drawn =
+            (view.candidates.len() > SCAN_MAX).then(|| drawn(view, key).find(|index| fitting(*index))).flatten();
+        drawn.or_else(|| highest(&self.memory, key, fitting))
+    }
+
     /// Where a key that is not known goes.
     fn place(&self, view: &PoolView<'_>, key: u64) -> Option<usize> {
         let fitting = (0..view.candidates.len()).filter(|index| takes_key(view, *index, key));
+        if view.candidates.len() > SCAN_MAX {
+            let drawn = drawn(view, key).take(self.choices.min(DRAWS)).filter(|index| takes_key(view, *index, key));
+            return cheapest(view, drawn).or_else(|| cheapest(view, fitting));
+        }
         if self.choices >= view.candidates.len() {
             return self.cheapest_and_highest(view, key, fitting);
         }
         let mut first: Vec<usize> = fitting.collect();
-        let wait = |index: usize| self.wait(view, key, index);
+        let wait = |index: usize| self.memory.wait(key, index);
         first.sort_by(|one, other| match (wait(*one), wait(*other)) {
             (Some(one), Some(other)) if one.is_shorter(other) => std::cmp::Ordering::Less,
             (Some(one), Some(other)) if other.is_shorter(one) => std::cmp::Ordering::Greater,
             _ => std::cmp::Ordering::Equal,
         });
         cheapest(view, first.into_iter().take(self.choices.max(1)))
-    }
-
-    fn wait(&self, view: &PoolView<'_>, key: u64, index: usize) -> Option<Wait> {
-        let (name, candidate) = (self.memory.names().get(index)?, view.candidates.get(index)?);
-        Some(Wait::of(key, *name, candidate.server.weight))
     }
 
     /// The one that costs least; of equals, the one that scores highest.
@@ -101,7 +124,7 @@ impl CostBounded {
             let is_better = best.is_none_or(|(held, least)| match cost.compare(least) {
                 std::cmp::Ordering::Less => true,
                 std::cmp::Ordering::Greater => false,
-                std::cmp::Ordering::Equal => match (self.wait(view, key, index), self.wait(view, key, held)) {
+                std::cmp::Ordering::Equal => match (self.memory.wait(key, index), self.memory.wait(key, held)) {
                     (Some(wait), Some(held)) => wait.is_shorter(held),
                     _ => false,
                 },
@@ -118,6 +141,10 @@ impl CostBounded {
         if share.total < SAMPLE_MIN {
             return;
         }
+        // Most keys are too cold for that, however many servers there are.
+        if home.count() == 1 && 2 * share.count * view.candidates.len() as u64 <= share.total {
+            return;
+        }
         let standing = view.candidates.iter().filter(|candidate| view.stands(candidate)).count() as u64;
         // share / θ of a server's fair part, θ = ½, rounded up.
         let wanted = |count: u64| (2 * count * standing).div_ceil(share.total).clamp(1, HOMES_MAX as u64) as usize;
@@ -129,7 +156,7 @@ impl CostBounded {
             }
         } else if home.count() > 1 && wanted(2 * share.count) < home.count() {
             let last = home.servers().reduce(|worst, index| {
-                match (self.wait(view, key, worst), self.wait(view, key, index)) {
+                match (self.memory.wait(key, worst), self.memory.wait(key, index)) {
                     (Some(one), Some(other)) if one.is_shorter(other) => index,
                     _ => worst,
                 }
@@ -143,7 +170,8 @@ impl CostBounded {
     /// Another server, where waiting at this one costs more than a miss there.
     fn spill(&self, view: &PoolView<'_>, key: u64, home: usize, trace: &mut Trace) -> Option<usize> {
         let at_home = view.candidates.get(home)?;
-        if at_home.load.active() < 2 {
+        let miss = self.memory.costs.penalty().unwrap_or(self.miss_cost).as_nanos();
+        if at_home.load.active() < 2 || u128::from(wait_nanos(at_home)) <= 2 * miss {
             return None;
         }
         let idler = |index: &usize| {
@@ -152,8 +180,7 @@ impl CostBounded {
         };
         let other = cheapest(view, (0..view.candidates.len()).filter(idler))?;
         let saved = wait_nanos(at_home).saturating_sub(wait_nanos(view.candidates.get(other)?));
-        let miss = self.memory.costs.penalty().unwrap_or(self.miss_cost);
-        let is_worth_it = u128::from(saved) > 2 * miss.as_nanos();
+        let is_worth_it = u128::from(saved) > 2 * miss;
         if !is_worth_it || !self.memory.spill.spend() {
             return None;
         }
@@ -185,6 +212,13 @@ impl Cost {
 /// What a request waits at a server, in nanoseconds; 0 where the server has not answered yet.
 fn wait_nanos(candidate: &Candidate) -> u64 {
     candidate.load.pace.service_nanos().saturating_mul(u64::from(candidate.load.active()) + 1)
+}
+
+/// Positions by the key, for pools in which a look at all would cost too much.
+fn drawn(view: &PoolView<'_>, key: u64) -> impl Iterator<Item = usize> + use<> {
+    let count = view.candidates.len() as u64;
+    (1..=SCAN_MAX as u64)
+        .map(move |step| ((u128::from(mix(key ^ step, 0xe703_7ed1_a0b4_28db)) * u128::from(count)) >> 64) as usize)
 }
 
 /// The first of those at which a request waits least.

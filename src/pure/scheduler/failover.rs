@@ -3,31 +3,42 @@
 //!
 //! Of equals the first in file order is taken, as in the kernel.
 
+use std::cell::RefCell;
+
+use super::standing::Standing;
 use super::{Pick, Scheduler, describe};
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
 use crate::pure::pool::{Candidate, PoolView};
 use crate::pure::trace::Trace;
 
-/// The eligible candidate of the highest share that `suits`, the first of equals.
-fn highest(view: &PoolView<'_>, suits: impl Fn(&Candidate) -> bool) -> Option<usize> {
-    let mut best: Option<(usize, u32)> = None;
-    for (index, candidate) in view.candidates.iter().enumerate() {
-        let share = candidate.share.units();
-        if best.is_none_or(|(_, highest)| share > highest) && view.is_eligible(index) && suits(candidate) {
-            best = Some((index, share));
+/// The candidates by their shares, the highest first, of equals in file order; made anew when a share changes.
+#[derive(Debug, Default)]
+pub(super) struct ByWeight {
+    standing: Standing,
+    order: Vec<usize>,
+}
+
+impl ByWeight {
+    /// The eligible candidate of the highest share that `suits`.
+    fn highest(&mut self, view: &PoolView<'_>, suits: impl Fn(&Candidate) -> bool) -> Option<usize> {
+        if self.standing.refresh(view) {
+            let standing = &self.standing;
+            self.order = (0..view.candidates.len()).filter(|index| standing.share(*index) > 0).collect();
+            self.order.sort_by_key(|index| std::cmp::Reverse(standing.share(*index)));
         }
+        let is_it = |index: &usize| view.is_eligible(*index) && view.candidates.get(*index).is_some_and(&suits);
+        self.order.iter().copied().find(is_it)
     }
-    best.map(|(index, _)| index)
 }
 
 /// `fo`.
-#[derive(Debug)]
-pub(super) struct Failover;
+#[derive(Debug, Default)]
+pub(super) struct Failover(RefCell<ByWeight>);
 
 impl Scheduler for Failover {
     fn pick(&self, view: &PoolView<'_>, _: Option<u64>, _: Timestamp, _: &mut Rng, trace: &mut Trace) -> Pick {
-        let picked = highest(view, |_| true);
+        let picked = self.0.borrow_mut().highest(view, |_| true);
         if let Some(index) = picked {
             trace.note("scheduler", || format!("fo: {} has the highest weight", describe(view, index)));
         }
@@ -40,13 +51,15 @@ impl Scheduler for Failover {
 pub(super) struct Overflow {
     /// `None`: then nobody gets the request, as in the kernel.
     pub(super) fallback: Option<Box<dyn Scheduler>>,
+    pub(super) by_weight: RefCell<ByWeight>,
 }
 
 impl Scheduler for Overflow {
     fn pick(&self, view: &PoolView<'_>, key: Option<u64>, now: Timestamp, rng: &mut Rng, trace: &mut Trace) -> Pick {
         let has_room =
             |candidate: &Candidate| 256 * u64::from(candidate.load.active()) <= u64::from(candidate.share.units());
-        if let Some(index) = highest(view, has_room) {
+        let picked = self.by_weight.borrow_mut().highest(view, has_room);
+        if let Some(index) = picked {
             trace.note("scheduler", || {
                 format!("ovf: {} has the highest weight of those that are not over it", describe(view, index))
             });

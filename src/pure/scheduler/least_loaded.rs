@@ -1,7 +1,7 @@
 //! The least loaded of all: the frame of the schedulers that count, `wlc`, `lc`, `sed`, `nq` and `fb-wlc`, each of which says
 //! what it takes for a server's load and for its capacity.
 //!
-//! Loads are compared without division: a is less loaded than b iff load_a · capacity_b < load_b · capacity_a, in 128 bits.
+//! Loads are compared without division: a is less loaded than b iff load_a · capacity_b < load_b · capacity_a.
 //! Among equals turns are taken, or with `ties="first"` the first in file order wins, as in the kernel. Above 64 servers a
 //! scan would cost too much: two servers are drawn in proportion to their weights and the less loaded of them gets the
 //! request (M. Mitzenmacher, The power of two choices in randomized load balancing, 2001).
@@ -40,10 +40,10 @@ pub(super) trait Measure: std::fmt::Debug {
         Self::AIM
     }
 
-    /// The load of a candidate, in any unit.
+    /// The load of a candidate, in any unit, in 40 bits.
     fn load(&self, candidate: &Candidate) -> u64;
 
-    /// What a candidate can bear, in any unit; never 0 for one that is eligible.
+    /// What a candidate can bear, in any unit and in 24 bits; never 0 for one that is eligible.
     fn capacity(&self, candidate: &Candidate) -> u64 {
         u64::from(candidate.share.units())
     }
@@ -83,7 +83,8 @@ impl<M: Measure> LeastLoaded<M> {
             Ties::Rotate => inner.next.unwrap_or_else(|| phase_position(self.phase, count)) % count.max(1),
         };
         let measure = M::of(view);
-        let index = least(view, &measure, (from..count).chain(0..from))?;
+        inner.standing.refresh(view);
+        let index = least_standing(view, inner.standing.shares(), &measure, from)?;
         inner.next = Some(index + 1);
         trace.note("scheduler", || format!("{}: {} has {}", M::NAME, describe(view, index), measure.aim()));
         Some(index)
@@ -129,24 +130,54 @@ pub(super) fn draw_two(
     Some((drawn.next()?, drawn.next()?))
 }
 
+/// The least loaded so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Least {
+    index: Option<usize>,
+    load: u64,
+    capacity: u64,
+}
+
+impl Least {
+    fn look(&mut self, index: usize, candidate: &Candidate, measure: &impl Measure) {
+        let (load, capacity) = (measure.load(candidate), measure.capacity(candidate));
+        // Of 40 bits and of 24, the product has no more than 64.
+        if self.index.is_none() || load.saturating_mul(self.capacity) < self.load.saturating_mul(capacity) {
+            *self = Self { index: Some(index), load, capacity };
+        }
+    }
+}
+
+/// The same as [`least`] of all candidates from `from` on and around the end, by shares that say already who stands.
+fn least_standing(view: &PoolView<'_>, shares: &[u32], measure: &impl Measure, from: usize) -> Option<usize> {
+    let mut best = Least::default();
+    let is_first_try = view.tried.is_empty() && !view.only_well;
+    for range in [from..view.candidates.len(), 0..from] {
+        let start = range.start;
+        let part = view.candidates.get(range.clone()).unwrap_or_default();
+        for ((offset, candidate), share) in part.iter().enumerate().zip(shares.get(range).unwrap_or_default()) {
+            let may = *share != 0 && if is_first_try { !candidate.is_full() } else { view.may_get(candidate) };
+            if !may {
+                continue;
+            }
+            if measure.settles(candidate) {
+                return Some(start + offset);
+            }
+            best.look(start + offset, candidate, measure);
+        }
+    }
+    best.index
+}
+
 /// The eligible candidate with the least load for its capacity, the first of equals in the order given.
 pub(super) fn least(view: &PoolView<'_>, measure: &impl Measure, order: impl Iterator<Item = usize>) -> Option<usize> {
-    let mut best: Option<(usize, u64, u64)> = None;
+    let mut best = Least::default();
     for index in order {
-        let Some(candidate) = view.candidates.get(index) else { continue };
-        if !view.is_eligible(index) {
-            continue;
-        }
+        let Some(candidate) = view.candidates.get(index).filter(|candidate| view.may_get(candidate)) else { continue };
         if measure.settles(candidate) {
             return Some(index);
         }
-        let (load, capacity) = (measure.load(candidate), measure.capacity(candidate));
-        let is_better = best.is_none_or(|(_, best_load, best_capacity)| {
-            u128::from(load) * u128::from(best_capacity) < u128::from(best_load) * u128::from(capacity)
-        });
-        if is_better {
-            best = Some((index, load, capacity));
-        }
+        best.look(index, candidate, measure);
     }
-    best.map(|(index, _, _)| index)
+    best.index
 }

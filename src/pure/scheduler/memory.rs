@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::heat::Heat;
 use super::maglev::{Entrant, Table};
+use super::rendezvous::highest;
 use crate::base::time::Timestamp;
 use crate::pure::key_table::{KeyTable, Usage};
 use crate::pure::locality::Locality;
@@ -21,8 +22,10 @@ use crate::pure::rule::hash::hash;
 pub struct Memory {
     /// The hash of each server's name.
     names: Box<[u64]>,
-    /// The configured weights, where the scheduler compares scores.
-    weights: Option<Box<[u16]>>,
+    /// The configured weights.
+    weights: Box<[u16]>,
+    /// Whether they differ.
+    pub(super) is_weighted: bool,
     /// Where keys belong, where the scheduler has a table of all.
     pub(super) table: Table,
     /// Where keys have been, where the scheduler remembers it.
@@ -141,18 +144,24 @@ impl Memory {
             return Self { names, ..Self::default() };
         }
         let locality = Locality::new(servers.len());
-        let is_scoring = matches!(config.method, Method::Rendezvous);
-        let weights = is_scoring.then(|| servers.iter().map(|server| server.weight).collect());
-        let mut memory = Self { names, weights, table, homes, heat: Heat::new(), locality, ..Self::default() };
+        let weights: Box<[u16]> = servers.iter().map(|server| server.weight).collect();
+        let is_weighted = weights.iter().any(|weight| Some(weight) != weights.first());
+        let mut memory =
+            Self { names, weights, is_weighted, table, homes, heat: Heat::new(), locality, ..Self::default() };
         if let Some(old) = old {
             memory.moved = old.moved_to(&memory);
         }
         memory
     }
 
-    /// The hash of each server's name.
-    pub(super) fn names(&self) -> &[u64] {
-        &self.names
+    /// How long each server waits for a key.
+    pub(super) fn waits(&self, key: u64) -> impl Iterator<Item = Wait> + use<'_> {
+        self.names.iter().zip(&self.weights).map(move |(name, weight)| Wait::of(key, *name, *weight))
+    }
+
+    /// How long a server waits for a key.
+    pub(super) fn wait(&self, key: u64, index: usize) -> Option<Wait> {
+        Some(Wait::of(key, *self.names.get(index)?, *self.weights.get(index)?))
     }
 
     /// Shows the servers of each key that is remembered.
@@ -174,10 +183,9 @@ impl Memory {
 
     /// The server of a key, were all well: by the table, or by score.
     fn home_of(&self, key: u64) -> Option<usize> {
-        let Some(weights) = &self.weights else { return self.table.find(key) };
-        let waits = self.names.iter().zip(weights).map(|(name, weight)| Wait::of(key, *name, *weight)).enumerate();
-        let best = waits.reduce(|best, next| if next.1.is_shorter(best.1) { next } else { best })?;
-        weights.get(best.0).is_some_and(|weight| *weight > 0).then_some(best.0)
+        self.table
+            .find(key)
+            .or_else(|| highest(self, key, |index| self.weights.get(index).is_some_and(|weight| *weight > 0)))
     }
 
     /// How many keys have another server in `new`: of those that are remembered, or of so many spread evenly over a table.

@@ -20,8 +20,8 @@ pub(super) struct Rendezvous(pub(super) Arc<Memory>);
 impl ByKey for Rendezvous {
     fn pick(&self, view: &PoolView<'_>, asked: Asked, _: Timestamp, trace: &mut Trace) -> Option<usize> {
         let key = asked.key;
-        let index = highest(view, self.0.names(), key, |index| takes_key(view, index, key))?;
-        tell_order(trace, "rendezvous", view, self.0.names(), key);
+        let index = highest(&self.0, key, |index| takes_key(view, index, key))?;
+        tell_order(trace, "rendezvous", view, &self.0, key);
         trace.note("scheduler", || format!("rendezvous: {} is the first that may get it", describe(view, index)));
         Some(index)
     }
@@ -29,12 +29,11 @@ impl ByKey for Rendezvous {
 
 /// Of the candidates that `suits`, the one that scores highest for `key`; the first of equals. The weights are the configured
 /// ones: a share that moves must not move keys.
-pub(super) fn highest(view: &PoolView<'_>, names: &[u64], key: u64, suits: impl Fn(usize) -> bool) -> Option<usize> {
+pub(super) fn highest(memory: &Memory, key: u64, suits: impl Fn(usize) -> bool) -> Option<usize> {
     let mut best: Option<(usize, Wait)> = None;
-    for (index, (candidate, name)) in view.candidates.iter().zip(names).enumerate() {
-        let wait = Wait::of(key, *name, candidate.server.weight);
+    for (index, wait) in memory.waits(key).enumerate() {
         if best.is_none_or(|(_, best)| wait.is_shorter(best)) && suits(index) {
-            best = Some((index, wait));
+            best = Some((index, if memory.is_weighted { wait.to_beat() } else { wait }));
         }
     }
     best.map(|(index, _)| index)
@@ -44,11 +43,9 @@ pub(super) fn highest(view: &PoolView<'_>, names: &[u64], key: u64, suits: impl 
 const TOLD_MAX: usize = 8;
 
 /// Tells in which order the servers score for a key.
-pub(super) fn tell_order(trace: &mut Trace, name: &str, view: &PoolView<'_>, names: &[u64], key: u64) {
+pub(super) fn tell_order(trace: &mut Trace, name: &str, view: &PoolView<'_>, memory: &Memory, key: u64) {
     trace.note("scheduler", || {
-        let scored = view.candidates.iter().zip(names);
-        let mut order: Vec<(&Candidate, Wait)> =
-            scored.map(|(candidate, name)| (candidate, Wait::of(key, *name, candidate.server.weight))).collect();
+        let mut order: Vec<(&Candidate, Wait)> = view.candidates.iter().zip(memory.waits(key)).collect();
         order.sort_by(|(_, one), (_, other)| match (one.is_shorter(*other), other.is_shorter(*one)) {
             (true, false) => Ordering::Less,
             (false, true) => Ordering::Greater,

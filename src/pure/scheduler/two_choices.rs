@@ -89,6 +89,8 @@ impl Measure for PeakEwma {
     fn load(&self, candidate: &Candidate) -> u64 {
         let micros = candidate.load.pace.peak_latency().as_micros();
         // A server that has not answered yet is tried as if it were quick.
-        u64::try_from(micros).unwrap_or(u64::MAX).clamp(1, 1 << 40) * (u64::from(candidate.load.active()) + 1)
+        let wait =
+            u64::try_from(micros).unwrap_or(u64::MAX).max(1).saturating_mul(u64::from(candidate.load.active()) + 1);
+        wait.min((1 << 40) - 1)
     }
 }

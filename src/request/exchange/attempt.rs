@@ -13,7 +13,6 @@ use crate::base::time;
 use crate::pure::cache_status;
 use crate::pure::head::Fields;
 use crate::pure::pool::{Tried, UpstreamProtocol};
-use crate::pure::scheduler::Memory;
 use crate::request::buffers::Grant;
 use crate::request::exchange::channel::{Channel, ServerEnd};
 use crate::request::exchange::choice::{self, Choice};
@@ -39,8 +38,8 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
                 let now = channel.connection.worker.now();
                 channel.scratch.record.first_byte_came(now);
                 choice.answers(channel.scratch.response.status, now);
-                if let Some(memory) = &forward.memory {
-                    note_cache(channel, memory, choice.waited(now));
+                if choice.is_measured() {
+                    note_cache(channel, forward, choice.waited(now));
                 }
                 if !wants_another(channel, forward, repeats) {
                     return Ok(choice);
@@ -61,12 +60,17 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
 }
 
 /// Notes whether the answer came out of the server's cache, where it says.
-fn note_cache(channel: &Channel<'_>, memory: &Memory, waited: Duration) {
+#[cold]
+fn note_cache(channel: &Channel<'_>, forward: &Forward, waited: Duration) {
     let Some(server) = &channel.server else { return };
     let fields = Fields { bytes: server.buffer.bytes(), list: &channel.scratch.response.fields };
-    if let Some(is_hit) = cache_status::is_hit(fields) {
-        memory.costs.note(is_hit, waited);
-    }
+    let Some(is_hit) = cache_status::is_hit(fields) else { return };
+    channel.connection.worker.admission.snapshot(|snapshot| {
+        let place = snapshot.find_again(forward.index, &forward.pool.name);
+        if let Some(pool) = place.and_then(|place| snapshot.pool(place)) {
+            pool.memory.costs.note(is_hit, waited);
+        }
+    });
 }
 
 /// Connects to the chosen server, sends the request and waits for the head of its answer.

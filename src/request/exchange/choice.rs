@@ -30,6 +30,9 @@ pub struct Choice {
     pub wants_fresh: bool,
     /// Whether the connection had been idle: its reset before an answer says that the server had closed it meanwhile.
     pub is_reused: bool,
+    /// The requests that the server had in flight then, this one among them, where the pool's scheduler asks how fast servers
+    /// answer; elsewhere 0.
+    active: u32,
     chosen: Timestamp,
 }
 
@@ -56,13 +59,23 @@ pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried)
         endpoint.record.count_retry();
     }
     let wants_fresh = tried.contains(endpoint.record.slot);
-    Ok(Choice { pool: Arc::clone(&forward.pool), lease, wants_fresh, is_reused: false, chosen: now })
+    let active = if endpoint.is_measured { endpoint.record.load.active() } else { 0 };
+    Ok(Choice { pool: Arc::clone(&forward.pool), lease, wants_fresh, is_reused: false, active, chosen: now })
 }
 
 impl Choice {
     /// The server's answer has begun.
     pub fn answers(&mut self, status: u16, now: Timestamp) {
-        self.lease.answered(status, now.since(self.chosen), now);
+        let latency = now.since(self.chosen);
+        self.lease.outcome(Outcome::Answered { status, latency });
+        if self.active > 0 {
+            self.lease.endpoint().record.load.pace.answers(now, latency, self.active);
+        }
+    }
+
+    /// Whether the server's answers are measured.
+    pub const fn is_measured(&self) -> bool {
+        self.active > 0
     }
 
     /// How long the server has had the request.
@@ -148,7 +161,7 @@ mod tests {
         let pool = &snapshot.pools[0];
         let lease = Lease::take(&pool.endpoints[0], &Rc::new(sender)).unwrap();
         let pool = Arc::clone(&pool.pool);
-        let mut choice = Choice { pool, lease, wants_fresh: false, is_reused, chosen: Timestamp::default() };
+        let mut choice = Choice { pool, lease, wants_fresh: false, is_reused, active: 0, chosen: Timestamp::default() };
         choice.fails(failure);
         drop(choice);
         receiver.drain().count()

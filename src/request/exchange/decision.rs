@@ -14,7 +14,6 @@ use crate::pure::pool::Pool;
 use crate::pure::refusal::Refusal;
 use crate::pure::rule::Rule;
 use crate::pure::rule::key::key_text;
-use crate::pure::scheduler::Memory;
 use crate::pure::trace::Trace;
 use crate::request::account::{Described, Record};
 use crate::request::buffers::Buffer;
@@ -53,18 +52,17 @@ pub struct Forward {
     pub index: PoolIndex,
     /// What the scheduler hashes.
     pub key: Option<u64>,
-    /// What the scheduler's instances remember together, where it goes by a key.
-    pub memory: Option<Arc<Memory>>,
 }
 
 impl Forward {
     /// A request on its way to the pool that stands at `index`; `text` tells how its key reads.
     fn to(pool: &PoolSnapshot, index: PoolIndex, key: Option<u64>, text: impl FnOnce() -> Option<String>) -> Self {
-        let memory = pool.pool.scheduler.method.is_keyed().then(|| Arc::clone(&pool.memory));
-        if let (Some(memory), Some(key)) = (&memory, key) {
-            memory.locality.name(key, text);
+        if let Some(key) = key
+            && pool.pool.scheduler.method.is_keyed()
+        {
+            pool.memory.locality.name(key, text);
         }
-        Self { pool: Arc::clone(&pool.pool), record: Arc::clone(&pool.record), index, key, memory }
+        Self { pool: Arc::clone(&pool.pool), record: Arc::clone(&pool.record), index, key }
     }
 }
 

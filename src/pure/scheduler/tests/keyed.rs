@@ -291,8 +291,8 @@ proptest! {
         keys in prop::collection::vec(0u64..30, 1..60),
         which in 0usize..8,
     ) {
-        let methods = TABLES.into_iter().chain([CH_BL, LBLC, LBLCR, CBR]);
-        let method = methods.skip(which).next().unwrap();
+        let mut methods = TABLES.into_iter().chain([CH_BL, LBLC, LBLCR, CBR]);
+        let method = methods.nth(which).unwrap();
         let mut candidates: Vec<Candidate> =
             servers.iter().enumerate().map(|(number, (weight, _, _, max))| candidate(number, *weight, *max)).collect();
         let mut scheduler = ByKey::of(&method, &candidates);

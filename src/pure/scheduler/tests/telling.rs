@@ -62,7 +62,7 @@ fn a_server_that_is_out_is_named_with_the_reason() {
     lblc: s2 (0 in flight, weight 1) has the least load for its weight and gets the key
     lblcr: the key's server HOME (0 in flight, weight 1) may not get it: it is down
     lblcr: s2 (0 in flight, weight 1) has the least load for its weight and is added to the key's servers
-    cbr: no home of the key may get it: s1 (0 in flight, weight 1) stands in, by score
+    cbr: no home of the key may get it: s1 (0 in flight, weight 1) stands in for this key
     "#);
 }
 
