@@ -108,7 +108,7 @@ fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) 
     } = endpoint.record.figures();
     let answers = Answers { informational, success, redirection, client_error, server_error };
     let load = &candidate.load;
-    let known = |nanos: u64| (nanos > 0).then(|| nanos / 1_000);
+    let known = |nanos: u64| (nanos > 0).then_some(nanos / 1_000);
     ServerStatus {
         name: candidate.server.id.server.to_string(),
         address: candidate.server.address.to_string(),
