@@ -105,14 +105,12 @@ fn list_candidates(pool: &PoolSnapshot, tried: &Tried, trace: &mut Trace) {
         trace.note("server", || {
             let verdict =
                 view.objection(candidate).map_or_else(|| "eligible".to_owned(), |why| format!("not eligible: {why}"));
-            let backup = if candidate.server.is_backup { "backup, " } else { "" };
-            format!(
-                "{} at {}: {backup}weight {}, {} in flight, {verdict}",
-                candidate.server.id.server,
-                candidate.server.address,
-                candidate.share,
-                candidate.load.active(),
-            )
+            let (server, load) = (&candidate.server, &candidate.load);
+            let backup = if server.is_backup { "backup, " } else { "" };
+            let seen = load.pace.answers_per_second();
+            let seen = seen.map_or(String::new(), |answers| format!(", {answers:.1} answers a busy second"));
+            let (name, share, active) = (&server.id.server, candidate.share, load.active());
+            format!("{name} at {}: {backup}weight {share}, {active} in flight{seen}, {verdict}", server.address)
         });
     }
     let unlisted = pool.candidates.get(TRACED_MAX..).unwrap_or_default();
