@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A request to be sent at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrival {
-    /// From the start of the experiment.
+    /// From the first moment of the load.
     pub at: Duration,
     /// What it asks for.
     pub ask: Ask,
@@ -65,13 +65,13 @@ pub enum End {
     NotSent,
 }
 
-/// Sends all `arrivals` to 127.0.0.1:`port`, each at its time, and returns what became of them, in the order of their ends.
-pub async fn offer(port: u16, arrivals: &[Arrival], alarm: &Alarm) -> Outcome<Vec<Exchange>> {
-    let client = Rc::new(Client { port, alarm: alarm.clone(), idle: RefCell::default() });
+/// Sends all `arrivals` to 127.0.0.1:`port`, each at its time after `from`, and returns what became of them, in the order of their ends.
+pub async fn offer(port: u16, arrivals: &[Arrival], from: Duration, alarm: &Alarm) -> Outcome<Vec<Exchange>> {
+    let client = Rc::new(Client { port, from, alarm: alarm.clone(), idle: RefCell::default() });
     let mut running = JoinSet::new();
     let mut exchanges = Vec::with_capacity(arrivals.len());
     for arrival in arrivals.iter().copied() {
-        alarm.until(arrival.at).await;
+        alarm.until(from + arrival.at).await;
         clock::go_on()?;
         while let Some(ended) = running.try_join_next() {
             exchanges.push(ended.doing(|| "a request".to_owned())?);
@@ -90,12 +90,14 @@ pub async fn offer(port: u16, arrivals: &[Arrival], alarm: &Alarm) -> Outcome<Ve
 
 /// Whether there is an answer from behind a proxy at `port`.
 pub async fn is_served(port: u16, alarm: &Alarm) -> bool {
-    let client = Rc::new(Client { port, alarm: alarm.clone(), idle: RefCell::default() });
-    client.exchange(Arrival { at: alarm.now(), ask: Ask::Ping }).await.end != End::Failed
+    let client = Client { port, from: alarm.now(), alarm: alarm.clone(), idle: RefCell::default() };
+    let exchange = Rc::new(client).exchange(Arrival { at: Duration::ZERO, ask: Ask::Ping });
+    matches!(exchange.await.end, End::Answered { .. })
 }
 
 struct Client {
     port: u16,
+    from: Duration,
     alarm: Alarm,
     /// Connections without a request, at most as many as there were requests in flight. The last that was used is the first to be used.
     idle: RefCell<Vec<Sender>>,
@@ -105,11 +107,12 @@ type Sender = SendRequest<Empty<Bytes>>;
 
 impl Client {
     async fn exchange(self: Rc<Self>, arrival: Arrival) -> Exchange {
-        let late = self.alarm.now().saturating_sub(arrival.at);
+        let meant = self.from + arrival.at;
+        let late = self.alarm.now().saturating_sub(meant);
         let answered = tokio::time::timeout(PATIENCE, self.ask(arrival.ask)).await;
         let end = match answered {
             Ok(Ok((server, source))) => {
-                let latency = self.alarm.now().saturating_sub(arrival.at);
+                let latency = self.alarm.now().saturating_sub(meant);
                 End::Answered { latency, late, server, source }
             }
             Ok(Err(_)) | Err(_) => End::Failed,
