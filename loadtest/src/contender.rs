@@ -190,7 +190,7 @@ impl Balancer {
     }
 
     /// Reads the processor time that it has used so far.
-    pub fn meter(&self) -> impl Fn() -> Outcome<Duration> + 'static {
+    pub fn meter(&self) -> impl Fn() -> Outcome<Duration> + use<> {
         let processes = self.processes.clone();
         move || accounting::processor_time(&processes)
     }

@@ -86,7 +86,7 @@ impl Ground {
         plan: Plan,
         from: Duration,
         alarm: &Alarm,
-    ) -> impl Future<Output = Outcome<Busy>> + 'static {
+    ) -> impl Future<Output = Outcome<Busy>> + use<> {
         let (alarm, steady) = (alarm.clone(), plan.steady());
         let loads: Vec<usize> = self.cores.load.split(',').filter_map(|core| core.parse().ok()).collect();
         let core = self.cores.proxy;

@@ -80,11 +80,16 @@ impl BoundedPareto {
     }
 }
 
-/// What part of requests an LRU cache of `entries` entries answers in the long run, where keys have these `shares` and nothing else
-/// follows from anything (Che, Tung and Wang 2002).
+/// What part of all requests an LRU cache of `entries` entries answers in the long run, where keys have these `shares` and nothing else
+/// follows from anything.
 pub fn expected_hits(shares: &[f64], entries: usize) -> f64 {
+    shares.iter().zip(hit_rates(shares, entries)).map(|(share, hit_rate)| share * hit_rate).sum()
+}
+
+/// The same for each key (Che, Tung and Wang 2002).
+pub fn hit_rates(shares: &[f64], entries: usize) -> Vec<f64> {
     if shares.len() <= entries {
-        return 1.0;
+        return vec![1.0; shares.len()];
     }
     // The time, in requests, after which a key that was not asked for again is gone: as many keys are asked for in it as fit.
     let asked_for = |time: f64| shares.iter().map(|share| -(-share * time).exp_m1()).sum::<f64>();
@@ -96,7 +101,7 @@ pub fn expected_hits(shares: &[f64], entries: usize) -> f64 {
         let middle = f64::midpoint(low, high);
         if asked_for(middle) < figure(entries) { low = middle } else { high = middle }
     }
-    shares.iter().map(|share| share * -(-share * high).exp_m1()).sum()
+    shares.iter().map(|share| -(-share * high).exp_m1()).collect()
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts of keys")]
