@@ -145,6 +145,21 @@ fn spread(exchanges: &[Exchange], servers: usize, measure: impl Fn(Ask, Source) 
     if mean > 0.0 { loads.iter().copied().fold(0.0, f64::max) / mean } else { 1.0 }
 }
 
+/// A part of one.
+pub fn part(value: Option<f64>) -> String {
+    value.map_or("–".to_owned(), |value| format!("{value:.3}"))
+}
+
+/// A latency in milliseconds.
+pub fn time(value: Option<Duration>) -> String {
+    value.map_or("saturated".to_owned(), |value| format!("{:.1}", milliseconds(value)))
+}
+
+/// A latency in milliseconds.
+pub fn milliseconds(value: Duration) -> f64 {
+    value.as_secs_f64() * 1e3
+}
+
 #[allow(clippy::cast_precision_loss, reason = "counts of requests")]
 fn figure(count: usize) -> f64 {
     count as f64

@@ -13,8 +13,9 @@ use crate::failure::{Outcome, While};
 use crate::farm::{Station, Stations};
 use crate::figures::{self, Figures};
 use crate::law::{self, Zipf};
-use crate::open_loop::{Arrival, Exchange};
+use crate::open_loop::Arrival;
 use crate::statistics::Numbers;
+use crate::target;
 
 mod mixed;
 mod verdict;
@@ -138,8 +139,8 @@ impl Locality {
         for table in tables {
             text.push_str(&table.text());
             let targets = verdict::targets(table);
-            text.push_str(&verdict::text(&targets));
-            passed &= targets.iter().all(|target| target.met != Some(false));
+            text.push_str(&target::text(&targets));
+            passed &= target::none_is_missed(&targets);
             for (name, picture) in table.pictures(self.plan) {
                 std::fs::create_dir_all(folder).doing(|| format!("making {}", folder.display()))?;
                 std::fs::write(folder.join(&name), picture).doing(|| format!("writing {name}"))?;

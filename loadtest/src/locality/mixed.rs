@@ -6,12 +6,12 @@
 
 use std::fmt::Write;
 
-use super::{KEYS_PER_ENTRY, SERVERS, SLOTS, arrivals, caching, number, salt, verdict};
+use super::{KEYS_PER_ENTRY, SERVERS, SLOTS, arrivals, caching, number, salt};
 use crate::catalogue::{Ask, Kind};
 use crate::contender::{Contender, Pool};
 use crate::experiment::{Busy, Ground, Plan, Scene};
 use crate::failure::Outcome;
-use crate::figures::Figures;
+use crate::figures::{self, Figures};
 use crate::law::{self, Zipf};
 use crate::open_loop::{Arrival, Exchange};
 use crate::statistics::Numbers;
@@ -152,10 +152,10 @@ fn specialised(scheduler: Contender) -> Vec<Pool> {
 fn row(layout: &str, what: &str, figures: &Figures) -> String {
     format!(
         "| {layout} | {what} | {} | {} | {} | {} |\n",
-        verdict::part(figures.hit_rate),
-        verdict::time(figures.p50),
-        verdict::time(figures.p99),
-        verdict::time(figures.mean)
+        figures::part(figures.hit_rate),
+        figures::time(figures.p50),
+        figures::time(figures.p99),
+        figures::time(figures.mean)
     )
 }
 

@@ -1,27 +1,17 @@
 //! The tables of the experiment about caches, and its targets.
 
 use std::fmt::Write;
-use std::time::Duration;
 
 use super::{Row, Table};
 use crate::contender::Contender;
 use crate::drawing::{Bars, Lines};
 use crate::experiment::Plan;
-use crate::figures::Figures;
+use crate::figures::{Figures, milliseconds, part, time};
 use crate::proxy::Product;
+use crate::target::{Target, at_least, at_most};
 
 /// A bar that is longer than this is cut, in milliseconds.
 const LONGEST: f64 = 150.0;
-
-/// Something that is demanded.
-pub struct Target {
-    /// What.
-    pub what: String,
-    /// The figure and its bound.
-    pub figure: Option<(f64, f64)>,
-    /// Whether it is met; `None` where it can't be told.
-    pub met: Option<bool>,
-}
 
 /// What `loadtest cache` demands of cbr.
 pub fn targets(table: &Table) -> Vec<Target> {
@@ -54,38 +44,6 @@ pub fn targets(table: &Table) -> Vec<Target> {
     all
 }
 
-fn at_least(what: &str, value: Option<f64>, bound: Option<f64>) -> Target {
-    judged(what, value, bound, |value, bound| value >= bound)
-}
-
-fn at_most(what: &str, value: Option<f64>, bound: Option<f64>) -> Target {
-    judged(what, value, bound, |value, bound| value <= bound)
-}
-
-/// A target whose figures are not there is open.
-pub fn judged(what: &str, value: Option<f64>, bound: Option<f64>, is_met: impl Fn(f64, f64) -> bool) -> Target {
-    let figure = value.zip(bound);
-    Target { what: what.to_owned(), figure, met: figure.map(|(value, bound)| is_met(value, bound)) }
-}
-
-/// The targets as Markdown.
-pub fn text(targets: &[Target]) -> String {
-    let mut text = "\n| target | figure | bound | met |\n| --- | --- | --- | --- |\n".to_owned();
-    for target in targets {
-        let (figure, bound) = match target.figure {
-            Some((figure, bound)) => (format!("{figure:.3}"), format!("{bound:.3}")),
-            None => ("–".to_owned(), "–".to_owned()),
-        };
-        let met = match target.met {
-            Some(true) => "met",
-            Some(false) => "**not met**",
-            None => "not judged: a row is missing",
-        };
-        let _ = writeln!(text, "| {} | {figure} | {bound} | {met} |", target.what);
-    }
-    text
-}
-
 /// A row in a line, while others are still to come.
 pub fn brief(row: &Row) -> String {
     match &row.figures {
@@ -102,21 +60,6 @@ pub fn brief(row: &Row) -> String {
         ),
         Err(failure) => format!("{}: {failure}", row.contender.name()),
     }
-}
-
-/// A part of one.
-pub fn part(value: Option<f64>) -> String {
-    value.map_or("–".to_owned(), |value| format!("{value:.3}"))
-}
-
-/// A latency in milliseconds.
-pub fn time(value: Option<Duration>) -> String {
-    value.map_or("saturated".to_owned(), |value| format!("{:.1}", milliseconds(value)))
-}
-
-/// A latency in milliseconds.
-pub fn milliseconds(value: Duration) -> f64 {
-    value.as_secs_f64() * 1e3
 }
 
 impl Table {
@@ -199,9 +142,12 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::experiment::Busy;
     use crate::failure::Failure;
+    use crate::target;
 
     fn row(contender: Contender, hit_rate: f64, p99: u64, work_spread: f64, after: f64) -> Row {
         let figures = Figures {
@@ -253,7 +199,7 @@ mod tests {
         let table = table(1.0, missing);
         let targets = targets(&table);
         assert!(targets.iter().all(|target| target.met.is_none()));
-        assert!(text(&targets).contains("not judged"));
+        assert!(target::text(&targets).contains("not judged"));
         assert!(table.text().contains("- Pointsman cbr could not be measured: `cbr` is not supported yet"));
         assert!(table.text().contains("| Pointsman rr | 0.600 | 1.0 | 90.0 | 1.00 | 1.00 | 0.600 | 0.0 | 0 | 0 |"));
     }
