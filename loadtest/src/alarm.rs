@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
@@ -22,7 +23,7 @@ pub struct Alarm(Rc<Shared>);
 
 struct Shared {
     begin: Instant,
-    timer: Rc<AsyncFd<TimerFdHandle>>,
+    timer: AsyncFd<TimerFdHandle>,
     /// By when, and by who came first.
     sleepers: RefCell<BTreeMap<(Duration, u64), oneshot::Sender<()>>>,
     came: Cell<u64>,
@@ -42,7 +43,9 @@ impl Alarm {
     pub fn start() -> Outcome<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).doing(|| "making a timer".to_owned())?;
-        let timer = Rc::new(AsyncFd::new(TimerFdHandle(timer)).doing(|| "waiting for a timer".to_owned())?);
+        // SAFETY: the timer owns its descriptor, and nothing replaces or closes it while it is registered.
+        let timer = unsafe { AsyncFd::register_with_interest(TimerFdHandle(timer), Interest::READABLE) };
+        let timer = timer.doing(|| "waiting for a timer".to_owned())?;
         let (begin, came) = (clock::now(), Cell::new(0));
         let shared = Rc::new(Shared { begin, timer, sleepers: RefCell::default(), came });
         tokio::task::spawn_local(wake(shared.clone()));
@@ -102,7 +105,10 @@ async fn wake(shared: Rc<Shared>) {
             let later = sleepers.split_off(&(now + Duration::from_nanos(1), 0));
             std::mem::replace(&mut *sleepers, later)
         };
-        due.into_values().for_each(|sleeper| drop(sleeper.send(())));
+        for sleeper in due.into_values() {
+            // Who has stopped waiting need not be woken.
+            let _ = sleeper.send(());
+        }
         shared.arm();
     }
 }

@@ -147,8 +147,10 @@ impl Svg {
 
     fn text(&mut self, x: f64, y: f64, anchor: &str, colour: &str, text: &str) {
         let text = escaped(text);
-        let _ =
-            writeln!(self.0, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{colour}\">{text}</text>");
+        let _ = writeln!(
+            self.0,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{colour}\">{text}</text>"
+        );
     }
 
     fn end(mut self) -> String {
@@ -193,10 +195,7 @@ mod tests {
         let bars = Bars {
             title: "latency".to_owned(),
             kinds: vec!["p50".to_owned(), "p99".to_owned()],
-            rows: vec![
-                ("one".to_owned(), vec![Some(5.0), Some(900.0)]),
-                ("other".to_owned(), vec![Some(10.0), None]),
-            ],
+            rows: vec![("one".to_owned(), vec![Some(5.0), Some(900.0)]), ("other".to_owned(), vec![Some(10.0), None])],
             most: 100.0,
         };
         let svg = bars.svg();

@@ -71,8 +71,7 @@ pub fn uneven(options: &Uneven) -> Outcome<(String, bool)> {
     let contenders = contenders(placing, &Contender::UNEVEN)?;
     let (warm_up, steady) = if placing.quick { (15, 15) } else { (30, 60) };
     let steady = placing.seconds.unwrap_or(steady).max(1);
-    let plan =
-        Plan { warm_up: seconds(warm_up), steady: seconds(steady), down: Duration::ZERO, back: Duration::ZERO };
+    let plan = Plan { warm_up: seconds(warm_up), steady: seconds(steady), down: Duration::ZERO, back: Duration::ZERO };
     let mut ground = set_up(placing, &contenders)?;
     let experiment = uneven::Uneven { contenders, seed: placing.seed, plan };
     let (tables, passed) = experiment.run(&mut ground, &folder(placing), say)?;

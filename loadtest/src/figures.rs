@@ -103,9 +103,8 @@ pub fn hit_rates(exchanges: &[Exchange], end: Duration) -> Vec<(f64, f64)> {
     for exchange in exchanges.iter().filter(|exchange| exchange.arrival.at < end) {
         by_second.entry(exchange.arrival.at.as_secs()).or_default().push(*exchange);
     }
-    let point = |(second, all): (u64, Vec<Exchange>)| {
-        Some((Duration::from_secs(second).as_secs_f64() + 0.5, hit_rate(&all)?))
-    };
+    let point =
+        |(second, all): (u64, Vec<Exchange>)| Some((Duration::from_secs(second).as_secs_f64() + 0.5, hit_rate(&all)?));
     by_second.into_iter().filter_map(point).collect()
 }
 

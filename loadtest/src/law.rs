@@ -172,7 +172,9 @@ mod tests {
                     false
                 }
             };
-            (0..20_000).for_each(|_| drop(ask()));
+            (0..20_000).for_each(|_| {
+                ask();
+            });
             let hits = (0..100_000).filter(|_| ask()).count() as f64 / 1e5;
             let expected = expected_hits(&zipf.shares().collect::<Vec<_>>(), entries);
             assert!((hits - expected).abs() < 0.01, "α {exponent}, {entries} entries: {hits} and {expected}");

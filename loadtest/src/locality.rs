@@ -82,8 +82,7 @@ impl Locality {
         let ideal = law::expected_hits(&shares, self.entries() * SERVERS);
         let rate = self.load * capacity(Kind::Object, ideal);
         let arrivals = self.arrivals(&zipf, rate);
-        let mut table =
-            Table { exponent, rate, expected: (expected, ideal), rows: Vec::new(), busy: Busy::default() };
+        let mut table = Table { exponent, rate, expected: (expected, ideal), rows: Vec::new(), busy: Busy::default() };
         for contender in &self.contenders {
             let row = match self.measure(*contender, &arrivals, ground) {
                 Ok((row, busy)) => {

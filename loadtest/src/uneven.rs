@@ -18,8 +18,8 @@ use crate::figures::{self, Figures, milliseconds, time};
 use crate::law::BoundedPareto;
 use crate::locality;
 use crate::open_loop::Arrival;
-use crate::statistics::Numbers;
 use crate::station::Sharing;
+use crate::statistics::Numbers;
 use crate::target::{self, Target, at_most};
 
 /// The speeds of the servers.
@@ -53,12 +53,7 @@ struct Row {
 
 impl Uneven {
     /// Runs everything; the report, and whether no target was missed. Pictures are written to `folder`.
-    pub fn run(
-        &self,
-        ground: &mut Ground,
-        folder: &Path,
-        mut say: impl FnMut(String),
-    ) -> Outcome<(String, bool)> {
+    pub fn run(&self, ground: &mut Ground, folder: &Path, mut say: impl FnMut(String)) -> Outcome<(String, bool)> {
         let law = BoundedPareto::with_mean(MEAN, SHAPE, RATIO);
         let speeds: Vec<String> = SPEEDS.iter().map(|speed| format!("{speed:.0}")).collect();
         let mut text = format!(
@@ -81,7 +76,8 @@ impl Uneven {
                 say(format!("load {load}, {}", row.line()));
                 rows.push(row);
             }
-            let _ = write!(text, "\n## Load {load}: {rate:.0} requests a second\n\n{}\n\n{}", busy.says(), table(&rows));
+            let _ =
+                write!(text, "\n## Load {load}: {rate:.0} requests a second\n\n{}\n\n{}", busy.says(), table(&rows));
             let targets = targets(&rows);
             text.push_str(&target::text(&targets));
             passed &= target::none_is_missed(&targets);
@@ -127,7 +123,9 @@ impl Row {
         let name = self.contender.name();
         let (figures, shares) = match &self.seen {
             Ok(seen) => seen,
-            Err(failure) => return format!("| {name} | not measured: {} | | | | | |", failure.to_string().replace('\n', " ")),
+            Err(failure) => {
+                return format!("| {name} | not measured: {} | | | | | |", failure.to_string().replace('\n', " "));
+            }
         };
         let part = |speed: f64| {
             let some = shares.iter().zip(SPEEDS).filter(|(_, found)| (found - speed).abs() < f64::EPSILON);
@@ -169,7 +167,8 @@ fn targets(rows: &[Row]) -> Vec<Target> {
 }
 
 fn picture(load: f64, rows: &[Row]) -> String {
-    let latencies = |figures: &Figures| [figures.p50, figures.mean, figures.p99].map(|time| time.map(milliseconds)).to_vec();
+    let latencies =
+        |figures: &Figures| [figures.p50, figures.mean, figures.p99].map(|time| time.map(milliseconds)).to_vec();
     let row = |row: &Row| Some((row.contender.name().to_owned(), latencies(&row.seen.as_ref().ok()?.0)));
     let bars = Bars {
         title: format!("Latency from the intended time, ms, load {load}"),

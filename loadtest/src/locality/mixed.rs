@@ -132,7 +132,8 @@ impl Mixed {
     fn rows(&self, name: &str, exchanges: &[Exchange]) -> String {
         let mut text = row(name, "all", &Figures::of(exchanges, self.plan, SERVERS));
         for kind in [Kind::Image, Kind::Page, Kind::Api] {
-            let is_kind = |exchange: &&Exchange| matches!(exchange.arrival.ask, Ask::Item { kind: found, .. } if found == kind);
+            let is_kind =
+                |exchange: &&Exchange| matches!(exchange.arrival.ask, Ask::Item { kind: found, .. } if found == kind);
             let some: Vec<Exchange> = exchanges.iter().filter(is_kind).copied().collect();
             text.push_str(&row("", kind.name(), &Figures::of(&some, self.plan, SERVERS)));
         }

@@ -181,12 +181,12 @@ mod tests {
         let met = |exponent, cbr| -> Vec<bool> {
             targets(&table(exponent, cbr)).iter().filter_map(|target| target.met).collect()
         };
-        assert_eq!(met(1.0, row(Contender::Cbr, 0.801, 28, 1.1, 0.752)), [true; 5]);
-        assert_eq!(met(1.0, row(Contender::Cbr, 0.799, 28, 1.1, 0.75)), [false, true, true, true, true]);
-        assert_eq!(met(1.0, row(Contender::Cbr, 0.74, 28, 1.1, 0.74)), [false, false, true, true, true]);
+        assert_eq!(met(1.0, row(Contender::Cbr, 0.801, 27, 1.1, 0.752)), [true; 5]);
+        assert_eq!(met(1.0, row(Contender::Cbr, 0.799, 27, 1.1, 0.75)), [false, true, true, true, true]);
+        assert_eq!(met(1.0, row(Contender::Cbr, 0.74, 27, 1.1, 0.74)), [false, false, true, true, true]);
         assert_eq!(met(1.0, row(Contender::Cbr, 0.82, 29, 1.11, 0.76)), [true, true, false, false, false]);
         // The bound of a plain hash is that of the better one without a bound on its load.
-        assert_eq!(met(0.9, row(Contender::Cbr, 0.801, 28, 1.1, 0.752)), [true; 4]);
+        assert_eq!(met(0.9, row(Contender::Cbr, 0.801, 27, 1.1, 0.752)), [true; 4]);
     }
 
     #[test]
