@@ -124,7 +124,7 @@ impl Row {
         let (figures, shares) = match &self.seen {
             Ok(seen) => seen,
             Err(failure) => {
-                return format!("| {name} | not measured: {} | | | | | |", failure.to_string().replace('\n', " "));
+                return format!("| {name} | not measured: {} | | | | | |", failure.brief());
             }
         };
         let part = |speed: f64| {

@@ -60,7 +60,7 @@ impl Mixed {
                 }
                 Err(failure) => {
                     crate::clock::go_on()?;
-                    let why = failure.to_string().replace('\n', " ");
+                    let why = failure.brief();
                     say(format!("mixed, {}: {why}", layout.name));
                     let _ = writeln!(rows, "| {} | not measured: {why} | | | | |", layout.name);
                 }

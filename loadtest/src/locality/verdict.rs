@@ -58,7 +58,7 @@ pub fn brief(row: &Row) -> String {
             figures.not_sent,
             time(figures.late)
         ),
-        Err(failure) => format!("{}: {failure}", row.contender.name()),
+        Err(failure) => format!("{}: {}", row.contender.name(), failure.brief()),
     }
 }
 
@@ -104,7 +104,7 @@ impl Table {
         }
         for row in &self.rows {
             if let Err(failure) = &row.figures {
-                let why = failure.to_string().replace('\n', " ");
+                let why = failure.brief();
                 let _ = write!(text, "\n- {} could not be measured: {why}\n", row.contender.name());
             }
         }
