@@ -88,20 +88,22 @@ impl Ground {
         alarm: &Alarm,
     ) -> impl Future<Output = Outcome<Busy>> + use<> {
         let (alarm, steady) = (alarm.clone(), plan.steady());
-        let loads: Vec<usize> = self.cores.load.split(',').filter_map(|core| core.parse().ok()).collect();
-        let core = self.cores.proxy;
-        let proxy = proxy.meter();
+        let mut cores: Vec<usize> = self.cores.load.split(',').filter_map(|core| core.parse().ok()).collect();
+        cores.push(self.cores.proxy);
+        let (proxy, own) = (proxy.meter(), [std::process::id()]);
         async move {
-            let of_loads = || loads.iter().map(|core| accounting::core_ticks(*core)).collect::<Outcome<Vec<_>>>();
+            let ticks = || cores.iter().map(|core| accounting::core_ticks(*core)).collect::<Outcome<Vec<_>>>();
+            let used = || Ok((proxy()?, accounting::processor_time(&own)?));
             alarm.until(from + steady.start).await;
-            let (proxy_before, core_before, loads_before) = (proxy()?, accounting::core_ticks(core)?, of_loads()?);
+            let (before, ticks_before) = (used()?, ticks()?);
             alarm.until(from + steady.end).await;
-            let used = proxy()?.saturating_sub(proxy_before).as_secs_f64();
+            let (after, duration) = (used()?, (steady.end - steady.start).as_secs_f64());
+            let part = |after: Duration, before| after.saturating_sub(before).as_secs_f64() / duration;
             let busy = |(now, before): (CoreTicks, CoreTicks)| now.since(before).busy();
             Ok(Busy {
-                proxy: used / (steady.end - steady.start).as_secs_f64(),
-                core: busy((accounting::core_ticks(core)?, core_before)),
-                load: of_loads()?.into_iter().zip(loads_before).map(busy).fold(0.0, f64::max),
+                proxy: part(after.0, before.0),
+                own: part(after.1, before.1),
+                machine: ticks()?.into_iter().zip(ticks_before).map(busy).fold(0.0, f64::max),
             })
         }
     }
@@ -172,35 +174,33 @@ pub struct Run {
     pub busy: Busy,
 }
 
-/// How busy cores were in the steady part, 0 to 1.
+/// How much of a core was used in the steady part, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Busy {
-    /// The proxy's core with the proxy's own work.
+    /// By the proxy.
     pub proxy: f64,
-    /// The proxy's core in all.
-    pub core: f64,
-    /// The busiest of the cores of servers and client.
-    pub load: f64,
+    /// By servers and client: by this program.
+    pub own: f64,
+    /// By everybody, of the core that was used most.
+    pub machine: f64,
 }
 
-/// A queue is made by the servers alone only while the cores have room; above this they may have made some of it.
+/// Only while the cores have room, queues are those of the servers alone.
 const ROOM: f64 = 0.6;
 
 impl Busy {
     /// The larger of each.
     pub fn most(self, other: Self) -> Self {
-        let (proxy, core) = (self.proxy.max(other.proxy), self.core.max(other.core));
-        Self { proxy, core, load: self.load.max(other.load) }
+        let (proxy, own) = (self.proxy.max(other.proxy), self.own.max(other.own));
+        Self { proxy, own, machine: self.machine.max(other.machine) }
     }
 
     /// A line of Markdown.
     pub fn says(self) -> String {
-        let doubt = if self.core.max(self.load) > ROOM { ": **too much for figures to be trusted**" } else { "" };
+        let [proxy, own, machine] = [self.proxy, self.own, self.machine].map(|part| format!("{:.0} %", part * 100.0));
+        let doubt = if self.machine > ROOM { ": **too much for latencies to be trusted**" } else { "" };
         format!(
-            "- cores busy at most: the proxy's {:.0} % ({:.0} % the proxy itself), that of servers and client {:.0} %{doubt}",
-            self.core * 100.0,
-            self.proxy * 100.0,
-            self.load * 100.0
+            "- of a core at most: the proxy {proxy}, servers and client {own}, everybody on the busier one {machine}{doubt}"
         )
     }
 }

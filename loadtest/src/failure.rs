@@ -17,7 +17,7 @@ impl Failure {
 
     /// In one line, for a table: the errors that a program has marked as such, or else everything.
     pub fn brief(&self) -> String {
-        let marked: Vec<&str> = self.0.lines().filter_map(|line| line.trim().strip_prefix("× ")).collect();
+        let marked: Vec<&str> = self.0.split("× ").skip(1).filter_map(|marked| marked.lines().next()).collect();
         if marked.is_empty() { self.0.replace('\n', " ") } else { marked.join("; ") }
     }
 }
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn in_brief_only_what_is_marked_as_an_error_is_said() {
-        let said = "starting it (it said: a\n  × `cbr` is not known\n ╭─[x:1:2]\n  × nor is `key`\n 3 │ y)";
+        let said = "starting it (it said: × `cbr` is not known\n ╭─[x:1:2]\n  × nor is `key`\n 3 │ y)";
         assert_eq!(Failure::new(said).brief(), "`cbr` is not known; nor is `key`");
         assert_eq!(Failure::new("no\nanswer").brief(), "no answer");
     }

@@ -200,3 +200,68 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open_loop::{self, Arrival, End};
+
+    fn on_a_runtime<T>(work: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, work)
+    }
+
+    fn free_port() -> u16 {
+        std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    }
+
+    /// The ends of requests that are sent all at once.
+    async fn ends(port: u16, asks: &[Ask], alarm: &Alarm) -> Vec<End> {
+        let arrivals: Vec<Arrival> = asks.iter().map(|ask| Arrival { at: Duration::ZERO, ask: *ask }).collect();
+        let exchanges = open_loop::offer(port, &arrivals, alarm.now(), alarm).await.unwrap();
+        exchanges.into_iter().map(|exchange| exchange.end).collect()
+    }
+
+    #[test]
+    fn a_killed_server_does_not_answer_and_comes_back_with_an_empty_cache() {
+        on_a_runtime(async {
+            let (alarm, port) = (Alarm::start().unwrap(), free_port());
+            let caching: Stations = Box::new(|_| Station::Caching(Caching::new(1, 10)));
+            let mut farm = Farm::start(&[port], caching, &alarm).await.unwrap();
+            let ask = [Ask::Item { kind: Kind::Image, number: 7, salt: 1 }];
+            let source = |ends: Vec<End>| match ends[..] {
+                [End::Answered { server: 0, source, .. }] => Some(source),
+                _ => None,
+            };
+            assert_eq!(source(ends(port, &ask, &alarm).await), Some(Source::Storage));
+            assert_eq!(source(ends(port, &ask, &alarm).await), Some(Source::Cache));
+            farm.kill(0).await;
+            assert_eq!(ends(port, &ask, &alarm).await, [End::Failed]);
+            farm.revive(0).await.unwrap();
+            assert_eq!(source(ends(port, &ask, &alarm).await), Some(Source::Storage));
+        });
+    }
+
+    #[test]
+    fn jobs_that_share_a_processor_end_no_sooner_than_its_speed_allows() {
+        on_a_runtime(async {
+            let (alarm, port) = (Alarm::start().unwrap(), free_port());
+            let computing: Stations = Box::new(|_| Station::Sharing(Sharing::new(2.0)));
+            let _farm = Farm::start(&[port], computing, &alarm).await.unwrap();
+            let begin = alarm.now();
+            let ends = ends(port, &[20, 20, 20].map(|work| Ask::Work(Duration::from_millis(work))), &alarm).await;
+            assert!(alarm.now() - begin >= Duration::from_millis(30), "60 ms of work at twice the speed");
+            assert!(ends.iter().all(|end| matches!(end, End::Answered { source: Source::Made, .. })), "{ends:?}");
+        });
+    }
+
+    #[test]
+    fn what_a_server_is_not_made_for_fails() {
+        on_a_runtime(async {
+            let (alarm, port) = (Alarm::start().unwrap(), free_port());
+            let caching: Stations = Box::new(|_| Station::Caching(Caching::new(1, 10)));
+            let _farm = Farm::start(&[port], caching, &alarm).await.unwrap();
+            assert_eq!(ends(port, &[Ask::Work(Duration::from_millis(1))], &alarm).await, [End::Failed]);
+        });
+    }
+}
