@@ -11,6 +11,8 @@ const FIELD: f64 = 360.0;
 const BAR: f64 = 13.0;
 /// Where bars begin: their names stand to the left.
 const NAMES: f64 = 230.0;
+/// What may lie between two times that are written, in seconds.
+const TICKS: [f64; 7] = [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
 /// Told apart also by those who don't see all colours (Okabe and Ito 2008); the second time around, lines are broken.
 const COLOURS: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
 
@@ -48,14 +50,16 @@ impl Lines {
         let x = |at: f64| LEFT + at / end * (WIDTH - LEFT - RIGHT);
         let y = |value: f64| TOP + FIELD * (1.0 - (value.clamp(low, high) - low) / (high - low));
         let mut svg = Svg::begin(&format!("{} ({})", self.title, self.unit), TOP + FIELD + 40.0);
-        for step in 0..=5 {
-            let value = low + (high - low) * f64::from(step) / 5.0;
+        for step in 0..=6 {
+            let value = low + (high - low) * f64::from(step) / 6.0;
             svg.line((LEFT, y(value)), (WIDTH - RIGHT, y(value)), "#DDD", "");
             svg.text(LEFT - 6.0, y(value) + 4.0, "end", "#000", &format!("{value:.2}"));
         }
-        for step in 0..=6 {
-            let at = end * f64::from(step) / 6.0;
+        let tick = TICKS.into_iter().find(|tick| end / tick <= 8.0).unwrap_or(end);
+        let mut at = 0.0;
+        while at <= end {
             svg.text(x(at), TOP + FIELD + 18.0, "middle", "#000", &format!("{at:.0} s"));
+            at += tick;
         }
         for (at, what) in &self.events {
             svg.line((x(*at), TOP), (x(*at), TOP + FIELD), "#888", "2 4");
@@ -90,7 +94,8 @@ impl Bars {
                 let drawn = value.unwrap_or(self.most).min(self.most) * scale;
                 let drawn = if value.is_some() { drawn } else { 0.0 };
                 svg.bar((NAMES, place), (drawn, BAR - 2.0), colour);
-                let said = value.map_or("none: saturated".to_owned(), |value| format!("{value:.1}"));
+                let cut = if value.is_some_and(|value| value > self.most) { ", cut" } else { "" };
+                let said = value.map_or("none: saturated".to_owned(), |value| format!("{value:.1}{cut}"));
                 svg.text(NAMES + drawn + 6.0, place + BAR - 3.0, "start", "#000", &said);
             }
         }
@@ -201,6 +206,6 @@ mod tests {
         let svg = bars.svg();
         let widths = coordinates(&svg, "width");
         assert!(widths.iter().all(|width| *width <= WIDTH - NAMES), "{widths:?}");
-        assert!(widths.contains(&0.0) && svg.contains(">900.0</text>") && svg.contains("saturated"));
+        assert!(widths.contains(&0.0) && svg.contains(">900.0, cut</text>") && svg.contains("saturated"));
     }
 }

@@ -94,7 +94,7 @@ impl Locality {
                     Row { contender: *contender, figures: Err(failure), line: Vec::new() }
                 }
             };
-            say(format!("α {exponent}, {}", verdict::brief(&row)));
+            say(format!("α {exponent:?}, {}", verdict::brief(&row)));
             table.rows.push(row);
         }
         Ok(table)

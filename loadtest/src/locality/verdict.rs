@@ -70,7 +70,7 @@ impl Table {
     /// The table as Markdown.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "\n## α = {}\n\n- {:.0} requests a second; in the long run an LRU cache hits {:.3} with the size of one server's, {:.3} with that \
+            "\n## α = {:?}\n\n- {:.0} requests a second; in the long run an LRU cache hits {:.3} with the size of one server's, {:.3} with that \
              of all together\n{}\n",
             self.exponent,
             self.rate,
@@ -120,7 +120,7 @@ impl Table {
             (plan.outage().end.as_secs_f64(), "back".to_owned()),
         ];
         let lines = Lines {
-            title: format!("Hit rate by time, α = {}", self.exponent),
+            title: format!("Hit rate by time, α = {:?}", self.exponent),
             unit: "part of all answers".to_owned(),
             lines: measured().map(|(row, _)| (row.contender.name().to_owned(), row.line.clone())).collect(),
             events,
@@ -128,14 +128,14 @@ impl Table {
         };
         let latencies = |figures: &Figures| vec![figures.p50.map(milliseconds), figures.p99.map(milliseconds)];
         let bars = Bars {
-            title: format!("Latency from the intended time, ms, α = {}", self.exponent),
+            title: format!("Latency from the intended time, ms, α = {:?}", self.exponent),
             kinds: vec!["p50".to_owned(), "p99".to_owned()],
             rows: measured().map(|(row, figures)| (row.contender.name().to_owned(), latencies(figures))).collect(),
             most: LONGEST,
         };
         vec![
-            (format!("cache-{}-hits.svg", self.exponent), lines.svg()),
-            (format!("cache-{}-latency.svg", self.exponent), bars.svg()),
+            (format!("cache-{:?}-hits.svg", self.exponent), lines.svg()),
+            (format!("cache-{:?}-latency.svg", self.exponent), bars.svg()),
         ]
     }
 }
