@@ -21,6 +21,16 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
+/// As long as caches take to fill: what is in them by then has been asked for again a few times.
+fn warm_up(keys: usize) -> Duration {
+    Duration::from_millis(2_500) * u32::try_from(keys / 1_000).unwrap_or(u32::MAX)
+}
+
+/// How long the steady part is, which bounds the memory that requests take.
+fn counted(placing: &Placing, default: u64) -> Duration {
+    seconds(placing.seconds.unwrap_or(default).clamp(1, 600))
+}
+
 /// Where pictures go, unless another folder was named.
 fn folder(placing: &Placing) -> PathBuf {
     placing.results.clone().unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("results"))
@@ -40,11 +50,9 @@ pub fn cache(options: &Cache) -> Outcome<(String, bool)> {
         return Err(Failure::new("--alphas are from 0.1 to 3, --load is from 0.05 to 2"));
     }
     let quick = placing.quick;
-    // Enough time for everything popular to be asked for again a few times: see the header of `law::hit_rates`.
-    let (keys, warm_up, steady, back) = if quick { (4_000, 10, 10, 5) } else { (10_000, 25, 25, 15) };
-    let steady = placing.seconds.unwrap_or(steady).max(1);
-    let plan = Plan { warm_up: seconds(warm_up), steady: seconds(steady), down: OUTAGE, back: seconds(back) };
-    let keys = options.keys.unwrap_or(keys).clamp(1_000, 1_000_000);
+    let (keys, steady, back) = if quick { (4_000, 10, 5) } else { (10_000, 25, 15) };
+    let keys = options.keys.unwrap_or(keys).clamp(1_000, 100_000);
+    let plan = Plan { warm_up: warm_up(keys), steady: counted(placing, steady), down: OUTAGE, back: seconds(back) };
     let exponents = match options.alphas.as_slice() {
         [] if quick => vec![1.0],
         [] => vec![0.9, 1.0, 1.1],
@@ -70,8 +78,8 @@ pub fn uneven(options: &Uneven) -> Outcome<(String, bool)> {
     let placing = &options.placing;
     let contenders = contenders(placing, &Contender::UNEVEN)?;
     let (warm_up, steady) = if placing.quick { (15, 15) } else { (30, 60) };
-    let steady = placing.seconds.unwrap_or(steady).max(1);
-    let plan = Plan { warm_up: seconds(warm_up), steady: seconds(steady), down: Duration::ZERO, back: Duration::ZERO };
+    let steady = counted(placing, steady);
+    let plan = Plan { warm_up: seconds(warm_up), steady, down: Duration::ZERO, back: Duration::ZERO };
     let mut ground = set_up(placing, &contenders)?;
     let experiment = uneven::Uneven { contenders, seed: placing.seed, plan };
     let (tables, passed) = experiment.run(&mut ground, &folder(placing), say)?;
