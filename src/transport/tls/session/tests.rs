@@ -216,7 +216,9 @@ fn split_records(bytes: &[u8], lengths: &[usize]) -> Vec<u8> {
     let mut rest = bytes;
     let mut lengths = lengths.iter().copied();
     while let [kind, _, _, high, low, ..] = *rest {
-        let (record, later) = rest.split_at(5 + usize::from(u16::from_be_bytes([high, low])));
+        // What is broken may say that it is longer than it is.
+        let length = 5 + usize::from(u16::from_be_bytes([high, low]));
+        let Some((record, later)) = rest.split_at_checked(length) else { break };
         rest = later;
         let mut content = &record[5..];
         while kind == HANDSHAKE
@@ -227,6 +229,7 @@ fn split_records(bytes: &[u8], lengths: &[usize]) -> Vec<u8> {
         }
         split.extend(plain_record(kind, content));
     }
+    split.extend_from_slice(rest);
     split
 }
 
