@@ -1,6 +1,8 @@
 //! `pointsman explain`: what it says of the way to the server: the protocol, how it is verified, and the PROXY header; and that a
 //! backup had to help.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::net::Ipv4Addr;
 use std::path::Path;
 
