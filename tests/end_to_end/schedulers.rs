@@ -30,7 +30,8 @@ const NAMES: [&str; 19] = [
 
 /// Four workers, so that requests on several connections meet several of them.
 fn rules(origins: &[Origin], lines: &str, rule: &str) -> String {
-    let pool = pool(origins.iter().map(Server::from), lines);
+    // With weights above what is in flight here, so that no server is ever overloaded.
+    let pool = pool(origins.iter().map(|origin| Server::with(origin, "weight=16")), lines);
     format!("workers 4\nlisten \"127.0.0.1:0\"\n{pool}rule {rule} use=\"p\"\n")
 }
 
