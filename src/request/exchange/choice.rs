@@ -12,7 +12,6 @@ use crate::request::connection::Connection;
 use crate::request::exchange::channel::Channel;
 use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
-use crate::request::exchange::scratch::Scratch;
 use crate::request::stream::ServerStream;
 use crate::request::upstream::Owner;
 use crate::shared::choose::Ask;
@@ -42,30 +41,29 @@ pub struct Choice {
 /// # Errors
 /// [`Refusal::NoServer`] and [`Refusal::PoolFull`].
 pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried) -> Result<Choice, Failure> {
-    let worker = &channel.connection.worker;
-    let now = worker.now();
-    let Scratch { record, persisting, .. } = &mut *channel.scratch;
+    let now = channel.connection.worker.now();
     if tried.is_empty() {
         forward.record.budget.note_request(now);
     }
     let pool = PoolRef { index: forward.index, name: &forward.pool.name };
-    let mut own = persisting.as_ref().and_then(|persisting| persisting.own(now));
+    let mut own = channel.scratch.persisting.as_ref().and_then(|persisting| persisting.own(now));
     let lease = loop {
         let ask = Ask { key: forward.key, tried, now, own: own.map(|own| own.slot) };
-        let admitted = worker.admission.admit(pool, ask, &mut Trace::off()).await;
+        let admitted = channel.connection.worker.admission.admit(pool, ask, &mut Trace::off()).await;
         let lease = admitted.map_err(|refused| match refused {
             Refused::AllFull => Refusal::PoolFull,
             Refused::NoneAvailable | Refused::PoolGone => Refusal::NoServer,
         })?;
-        let Some(persisting) = persisting else { break lease };
-        match persisting.settle(worker, &forward.pool, own, &lease, now) {
+        let Some(persisting) = &mut channel.scratch.persisting else { break lease };
+        match persisting.settle(&channel.connection.worker, &forward.pool, own, &lease, now) {
             Ok(()) => break lease,
+            // Another request of the same client was quicker.
             Err(other) => own = Some(other),
         }
         lease.withdraw();
     };
     let endpoint = lease.endpoint();
-    record.set_server(&endpoint.server);
+    channel.scratch.record.set_server(&endpoint.server);
     if !tried.is_empty() {
         endpoint.record.count_retry();
     }
