@@ -161,7 +161,7 @@ impl Rehearsal {
     /// The server that the pool's scheduler chooses; `None`: none may get the request.
     pub fn choose(&self, forward: &Forward, trace: &mut Trace) -> Option<&Arc<Endpoint>> {
         let place = Place::of(&self.snapshot, forward.pool)?;
-        let ask = Ask { key: forward.key, tried: &Tried::NONE, now: Timestamp::ZERO, own: forward.own };
+        let ask = Ask { key: forward.key, own: forward.own, tried: &Tried::NONE, now: Timestamp::ZERO };
         let index = Schedulers::from_start().choose(&place, &ask, trace)?;
         place.pool.endpoints.get(index)
     }

@@ -10,6 +10,7 @@ pub mod failure;
 pub mod flow;
 pub mod head;
 pub mod persistence;
+pub mod queueing;
 pub mod scratch;
 
 use std::future::poll_fn;

@@ -12,6 +12,7 @@ use crate::base::time;
 use crate::pure::pool::Load;
 use crate::shared::choices::Choices;
 use crate::shared::outcome::Outcome;
+use crate::shared::queue::Queue;
 use crate::shared::spaced::Spaced;
 
 pub mod budget;
@@ -246,12 +247,14 @@ pub struct PoolRecord {
     /// How many of its requests may be sent again.
     pub budget: budget::RetryBudget,
     choices: OnceLock<Choices>,
+    /// Where its requests wait, if the pool says so, and how many have.
+    pub queue: Arc<Queue>,
 }
 
 impl PoolRecord {
     /// A record of nothing yet.
     pub fn new(name: Arc<str>) -> Self {
-        Self { name, budget: budget::RetryBudget::default(), choices: OnceLock::new() }
+        Self { name, budget: budget::RetryBudget::default(), choices: OnceLock::new(), queue: Arc::default() }
     }
 
     /// Which servers its clients belong to; it has no memory before somebody asks.

@@ -113,6 +113,18 @@ fn pools_that_get_nothing_are_warned_of() {
 }
 
 #[test]
+fn a_pool_of_backups_alone_is_warned_of() {
+    let pool = |backup: &str| {
+        format!(
+            "{BASE}pool \"b\" {{ server \"s\" \"127.0.0.1:9000\" backup=#true; server \"t\" \"127.0.0.1:9001\" {backup}; }}\nrule use=\"b\"\n"
+        )
+    };
+    let unused = "no rule uses the pool `a`";
+    assert_eq!(warnings_of(&pool("backup=#true")), [unused, "all servers of `b` are backups"]);
+    assert_eq!(warnings_of(&pool("")), [unused]);
+}
+
+#[test]
 fn listeners_that_share_an_address_or_get_no_rule_are_warned_of() {
     let text = "listen \"*:80\"\nlisten \"127.0.0.1:80\"\nlisten \"0.0.0.0:81\"\nlisten \"[::1]:81\"\n\
                 rule listen=\"*:80\" respond=404\nrule respond=404 { listen \"0.0.0.0:81\" \"[::1]:81\" }\n";

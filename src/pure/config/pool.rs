@@ -16,7 +16,7 @@ use crate::pure::proxy_protocol::Version;
 /// A pool of that name.
 pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> Pool {
     let mut settings = Settings::default();
-    for child in ["timeout", "upstream", "retry"] {
+    for child in ["timeout", "upstream", "retry", "queue"] {
         if let Some(child) = node.child(child) {
             limits::read_pool_node(child, &mut settings);
         }
@@ -39,6 +39,8 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
         upstream: settings.upstream,
         timeouts: settings.timeouts,
         retry: settings.retry,
+        queue: node.child("queue").map(|_| settings.queue),
+        slow_start: node.setting("slow-start").and_then(|value| value.duration()),
     }
 }
 
@@ -56,6 +58,7 @@ fn read_servers(node: Node<'_>, pool: &Arc<str>, problems: &mut Problems) -> Vec
             address,
             weight: server.setting("weight").and_then(|value| value.whole()).unwrap_or(1),
             max: server.setting("max").and_then(|value| value.whole()),
+            is_backup: server.setting("backup").and_then(|value| value.switch()).unwrap_or(false),
         }));
     }
     if node.children("server").next().is_none() {

@@ -1,18 +1,17 @@
 //! Leases settle whatever happens, and places are never overrun.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use super::*;
 use crate::base::id::ServerSlot;
 use crate::base::time::Timestamp;
-use crate::pure::pool::{Method, State};
+use crate::pure::pool::{Method, Pool, State};
 use crate::shared::counters::ServerFigures;
 use crate::shared::outcome::{OutcomeReceiver, outcome_queue};
 use crate::shared::snapshot::tests::{TestServer, config_of, no_rules, pool_of, store_of};
 use crate::shared::snapshot::{SnapshotStore, StateChange};
+
+mod queued;
 
 const ANSWERED: Outcome = Outcome::Answered { status: 200, latency: Duration::from_millis(3) };
 
@@ -25,20 +24,22 @@ struct Bench {
 
 impl Bench {
     fn new(servers: &[TestServer<'_>]) -> Self {
-        let store = store_of(vec![pool_of("p", Method::RoundRobin, servers)]);
+        Self::of(pool_of("p", Method::RoundRobin, servers))
+    }
+
+    fn of(pool: Arc<Pool>) -> Self {
+        let store = store_of(vec![pool]);
         let (sender, reports) = outcome_queue(Arc::clone(store.process()));
         let admission = Admission::new(&store, sender, 7);
         Self { store, admission, reports, name: "p".into() }
     }
 
     fn admit(&self) -> Result<Lease, Refused> {
-        let ask = Ask { key: None, tried: &Tried::NONE, now: Timestamp::ZERO, own: None };
+        let ask = Ask { key: None, own: None, tried: &Tried::NONE, now: Timestamp::ZERO };
         let pool = PoolRef { index: PoolIndex(0), name: &self.name };
-        let mut trace = Trace::off();
-        let mut admitted = pin!(self.admission.admit(pool, ask, &mut trace));
-        match admitted.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => result,
-            Poll::Pending => panic!("admission waited without a queue"),
+        match self.admission.admit(pool, &ask, &mut Trace::off())? {
+            Admitted::Place(lease) => Ok(lease),
+            Admitted::Waits(_) => panic!("admission waits without a queue"),
         }
     }
 
@@ -154,7 +155,7 @@ fn places_are_never_overrun_by_several_workers() {
                 let outcomes = Rc::new(sender);
                 let snapshot = store.load();
                 for round in 0..2_000 {
-                    let lease = Lease::take(&snapshot.pools[0].endpoints[0], &outcomes);
+                    let lease = Lease::take(&snapshot.pools[0].endpoints[0], &outcomes, None);
                     assert!(load.active() <= 3, "seed {seed}, round {round}");
                     drop(lease);
                 }

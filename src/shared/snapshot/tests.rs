@@ -16,6 +16,7 @@ pub(crate) fn pool_of(name: &str, scheduler: impl Into<SchedulerConfig>, servers
             address: Address::Socket(([127, 0, 0, 1], *port).into()),
             weight: *weight,
             max: *max,
+            is_backup: false,
         })
     });
     Arc::new(Pool {
@@ -28,6 +29,8 @@ pub(crate) fn pool_of(name: &str, scheduler: impl Into<SchedulerConfig>, servers
         upstream: Upstream::default(),
         timeouts: Timeouts::default(),
         retry: Retry::default(),
+        queue: None,
+        slow_start: None,
     })
 }
 
