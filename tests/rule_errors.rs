@@ -154,7 +154,18 @@ fn later_node() {
 
 #[test]
 fn later_top() {
+    insta::assert_snapshot!(said_of(r##"feedback "127.0.0.1:9999""##));
+}
+
+#[test]
+fn admin_sockets() {
     insta::assert_snapshot!(said_of(r##"admin "127.0.0.1:9999""##));
+    insta::assert_snapshot!(said_of(r##"admin "/run/admin.sock""##));
+    insta::assert_snapshot!(said_of(
+        r##"listen "unix:run/p.sock"
+admin "unix:run/p.sock" { token-file "t"; tls }
+admin "unix:run/q.sock""##
+    ));
 }
 
 #[test]

@@ -12,7 +12,9 @@ use clap::{Parser, Subcommand};
 
 use crate::operator::demo::{DemoError, DemoOptions, demo};
 use crate::operator::explain::{ExplainOptions, explain};
+use crate::operator::remap::{RemapOptions, remap};
 use crate::operator::run::RunError;
+use crate::operator::status::{StatusOptions, status};
 use crate::operator::{check, run};
 
 /// A layer-7 switch: reads each HTTP request and sends it to the server that will answer it best.
@@ -46,6 +48,24 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Asks a running proxy how it is: its pools and servers, and how well keys stay together.
+    Status {
+        /// Whom to ask.
+        #[command(flatten)]
+        options: StatusOptions,
+        /// Prints the answer as it came, one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Says how many keys change their server from one rule file to another, for each pool.
+    Remap {
+        /// What is compared.
+        #[command(flatten)]
+        options: RemapOptions,
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Parses and validates rule files, warns, and runs every `expect`.
     Check {
         /// A rule file, or a directory: all its *.kdl in name order.
@@ -74,6 +94,8 @@ pub fn main() -> ExitCode {
         },
         Command::Demo { options } => run_demo(options),
         Command::Explain { options, json } => explain_request(&options, json),
+        Command::Status { options, json } => tell_status(&options, json),
+        Command::Remap { options, json } => tell_remap(&options, json),
         Command::Check { rules } => check(&rules),
     };
     ExitCode::from(code)
@@ -122,9 +144,36 @@ fn explain_request(options: &ExplainOptions, json: bool) -> u8 {
     } else {
         Ok(explanation.text(style_of(&std::io::stdout())))
     };
-    let printed =
-        text.map_err(std::io::Error::from).and_then(|text| std::io::stdout().lock().write_all(text.as_bytes()));
-    match printed {
+    print(text.map_err(std::io::Error::from))
+}
+
+fn tell_status(options: &StatusOptions, json: bool) -> u8 {
+    match status(options) {
+        Ok(told) => print(Ok(if json { told.json } else { told.status.text() })),
+        Err(error) => {
+            say(error.render(style_of(&std::io::stderr())).trim_end());
+            error.exit_code()
+        }
+    }
+}
+
+fn tell_remap(options: &RemapOptions, json: bool) -> u8 {
+    match remap(options) {
+        Ok(told) if json => print(serde_json::to_string_pretty(&told).map(|text| text + "\n").map_err(Into::into)),
+        Ok(told) => print(Ok(told.text())),
+        Err(error) => {
+            say(error.render(style_of(&std::io::stderr())).trim_end());
+            if json {
+                print(Ok(format!("{:#}\n", error.json())));
+            }
+            1
+        }
+    }
+}
+
+/// Prints a text on standard output. Gives back the exit code.
+fn print(text: std::io::Result<String>) -> u8 {
+    match text.and_then(|text| std::io::stdout().lock().write_all(text.as_bytes())) {
         Ok(()) => 0,
         // Who stops reading has seen enough.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => 0,

@@ -137,6 +137,11 @@ impl Rehearsal {
         &self.snapshot.config
     }
 
+    /// What decides, as it is at a start.
+    pub const fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
     /// Takes a request as far as to its pool.
     pub fn decide(&self, request: &RequestDescription<'_>, trace: &mut Trace) -> Rehearsed {
         let listener = self.listener_of(request);

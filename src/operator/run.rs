@@ -14,8 +14,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::base::id::ListenerIndex;
 use crate::base::time;
 use crate::control::control_loop;
+use crate::operator::admin::{Admin, AdminSocket};
 use crate::operator::rule_files::DiskFiles;
 use crate::operator::secret::{Secret, SecretError};
+use crate::operator::status::Source;
 use crate::pure::config::{self, Config, ConfigErrors, ListenAddress};
 use crate::pure::pool::Verification;
 use crate::pure::rule::compile::{CompileError, RuleSet};
@@ -138,6 +140,7 @@ struct Running {
     threads: Vec<(String, JoinHandle<()>)>,
     control: Option<control_loop::Handle>,
     log: Option<LogHandle>,
+    admin: Option<Admin>,
     drain_timeout: Duration,
     /// Removed from the disk with this.
     _socket_files: Vec<SocketFile>,
@@ -157,6 +160,7 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let user = config.user.as_deref().map(find_user);
     let owner = user.as_ref().and_then(|user| user.as_ref().ok());
     let Opened { listeners, sockets, files } = open_listeners(&config, workers, &tickets, owner)?;
+    let admin = config.admin.as_deref().map(|path| AdminSocket::open(path, owner)).transpose()?;
     // Before the user changes: the folder may be root's. The thread changes its user with all others.
     let log = config.access_log.as_ref().map(LogThread::start).transpose()?;
     if let Some(user) = user {
@@ -188,6 +192,13 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
         })?;
         threads.push((format!("worker-{number}"), thread));
     }
+    let source = Source {
+        started: time::now(),
+        workers,
+        process: Arc::clone(&shared),
+        store: Arc::clone(&store),
+        log: log.as_ref().map(|log| Arc::clone(log.counters())),
+    };
     let control = control_loop::start(store, receivers)?;
     if !control.wait_for_names(NAMES_WAIT) {
         tracing::warn!("the names of some servers are not resolved yet: they are unavailable until they are");
@@ -202,9 +213,13 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
             unix @ ListenAddress::Unix(_) => tracing::info!("listening on {unix}, {scheme}"),
         }
     }
+    let admin = admin.map(|socket| socket.serve(source)).transpose()?;
+    if let Some(path) = &config.admin {
+        tracing::info!("operators may ask at unix:{}", path.display());
+    }
     tracing::info!("{workers} workers, at most {connections_max} connections, {descriptors} descriptors");
     let drain_timeout = config.process.drain_timeout;
-    Ok(Running { inboxes, threads, control: Some(control), log, drain_timeout, _socket_files: files })
+    Ok(Running { inboxes, threads, control: Some(control), log, admin, drain_timeout, _socket_files: files })
 }
 
 /// The secret of the rule files, or one that ends with the process; that is said where it costs something.
@@ -407,7 +422,8 @@ impl Running {
     fn look_at_threads(&self) -> Result<(), RunError> {
         let dead = self.threads.iter().find(|(_, thread)| thread.is_finished()).map(|(name, _)| name.clone());
         let control = self.control.as_ref().filter(|control| control.is_finished()).map(|_| "control".to_owned());
-        match dead.or(control) {
+        let admin = self.admin.as_ref().filter(|admin| admin.is_finished()).map(|_| "admin".to_owned());
+        match dead.or(control).or(admin) {
             Some(name) => Err(RunError::ThreadDied(name)),
             None => Ok(()),
         }

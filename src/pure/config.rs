@@ -5,6 +5,7 @@
 
 mod action;
 mod address;
+mod admin;
 mod captures;
 mod changes;
 mod expect;
@@ -80,6 +81,8 @@ pub struct Config {
     pub secret: Option<PathBuf>,
     /// Where requests are logged; `None`: nowhere.
     pub access_log: Option<AccessLog>,
+    /// The unix socket at which operators ask the running proxy; `None`: nowhere.
+    pub admin: Option<PathBuf>,
     /// The limits that hold for the process and not for a listener.
     pub process: ProcessLimits,
     /// Where things stand in the files, for warnings.

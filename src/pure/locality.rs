@@ -5,7 +5,7 @@
 //! anything: a scheduler never reads it.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::pure::rule::hash::mix;
 
@@ -15,7 +15,7 @@ const POOL_REGISTERS: usize = 4096;
 /// Registers of a server's sketch: a standard error of 3.2 %.
 const SERVER_REGISTERS: usize = 1024;
 
-/// Every so many requests one leaves its name.
+/// Of the requests for keys whose place for a name another key has, every so many one takes it over.
 const NAMED_EVERY: u32 = 64;
 
 /// Places for names.
@@ -32,7 +32,10 @@ type Named = (u64, Box<str>);
 pub struct Locality {
     keys: Sketch,
     by_server: Box<[Sketch]>,
-    seen: AtomicU32,
+    /// Requests that found another key's name at their place.
+    strange: AtomicU32,
+    /// The keys whose names are kept, by place; 0: none yet.
+    named: Box<[AtomicU64]>,
     names: Mutex<Vec<Option<Named>>>,
 }
 
@@ -42,7 +45,8 @@ impl Locality {
         Self {
             keys: Sketch::new(POOL_REGISTERS),
             by_server: (0..servers).map(|_| Sketch::new(SERVER_REGISTERS)).collect(),
-            seen: AtomicU32::new(0),
+            strange: AtomicU32::new(0),
+            named: (0..NAMES).map(|_| AtomicU64::new(0)).collect(),
             names: Mutex::default(),
         }
     }
@@ -55,16 +59,24 @@ impl Locality {
         }
     }
 
-    /// How a key reads, asked of some requests only.
-    pub fn name(&self, key: u64, text: &str) {
-        if !self.seen.fetch_add(1, Ordering::Relaxed).is_multiple_of(NAMED_EVERY) {
+    /// How a key reads: asked of the first requests, and then of some only.
+    pub fn name(&self, key: u64, text: impl FnOnce() -> Option<String>) {
+        let Some(named) = self.named.get(place_of(key)) else { return };
+        // Read only, as long as those come whose names are known: what nobody writes stays in every core's cache.
+        let is_due = match named.load(Ordering::Relaxed) {
+            known if known == key => false,
+            0 => true,
+            _ => self.strange.fetch_add(1, Ordering::Relaxed).is_multiple_of(NAMED_EVERY),
+        };
+        if !is_due {
             return;
         }
+        let Some(text) = text() else { return };
         let Ok(mut names) = self.names.try_lock() else { return };
         names.resize(NAMES, None);
-        let is_known = |place: &Option<Named>| place.as_ref().is_some_and(|(known, _)| *known == key);
-        if let Some(place) = names.get_mut(place_of(key)).filter(|place| !is_known(place)) {
+        if let Some(place) = names.get_mut(place_of(key)) {
             *place = Some((key, text.get(..text.floor_char_boundary(NAME_MAX)).unwrap_or_default().into()));
+            named.store(key, Ordering::Relaxed);
         }
     }
 
@@ -150,12 +162,19 @@ mod tests {
     #[test]
     fn a_key_that_comes_often_has_its_name() {
         let locality = Locality::new(1);
-        for _ in 0..NAMED_EVERY {
-            locality.name(7, "/a");
-        }
-        locality.name(8, &"é".repeat(200));
+        locality.name(7, || Some("/a".to_owned()));
+        locality.name(7, || panic!("it is known"));
+        locality.name(8, || Some("é".repeat(200)));
         assert_eq!(locality.name_of(7).as_deref(), Some("/a"));
         assert_eq!(locality.name_of(8).map(|name| name.len()), Some(NAME_MAX));
         assert_eq!(locality.name_of(9), None);
+        // Another key at the same place takes it over now and then, and not at once each time.
+        let rival = (9..).find(|key| place_of(*key) == place_of(7)).unwrap();
+        let asked = std::cell::Cell::new(0);
+        for number in 0..2 * NAMED_EVERY {
+            let key = if number % 2 == 0 { rival } else { 7 };
+            locality.name(key, || Some(format!("{}", asked.replace(asked.get() + 1))));
+        }
+        assert!((1..=3).contains(&asked.get()), "{}", asked.get());
     }
 }

@@ -87,7 +87,8 @@ pub fn build(config: &SchedulerConfig, memory: &Arc<Memory>, phase: Phase) -> Bo
             Box::new(failover::Overflow { fallback: fallback(config, phase), by_weight: RefCell::default() })
         }
         Method::DestinationHash(_) | Method::SourceHash(_) | Method::Maglev => {
-            keyed(hashed::Hashed(memory()), config, memory(), phase)
+            let name = config.method.name();
+            keyed(hashed::Hashed { name, memory: memory() }, config, memory(), phase)
         }
         Method::Rendezvous => keyed(rendezvous::Rendezvous(memory()), config, memory(), phase),
         Method::BoundedHash { percent } => {
@@ -142,10 +143,12 @@ fn keyed<K: keyed::ByKey + 'static>(
     memory: Arc<Memory>,
     phase: Phase,
 ) -> Box<dyn Scheduler> {
-    let fallback = fallback(config, phase);
-    let is_strict = fallback.is_none();
-    let fallback = fallback.unwrap_or_else(|| plain(&Method::WeightedLeastConnections(Ties::Rotate), phase));
-    Box::new(keyed::Keyed { by_key, memory, fallback, is_strict })
+    let (fallback, is_strict) = match &config.fallback {
+        Fallback::None => (&Method::WeightedLeastConnections(Ties::Rotate), true),
+        Fallback::By(method) => (method, false),
+    };
+    let (name, fallback_name) = (config.method.name(), fallback.name());
+    Box::new(keyed::Keyed { name, by_key, memory, fallback: plain(fallback, phase), fallback_name, is_strict })
 }
 
 /// How a candidate is called in a trace.

@@ -50,6 +50,11 @@ impl Connections {
         self.now.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// How many there may be.
+    pub const fn max(&self) -> u32 {
+        self.max
+    }
+
     /// Connections now.
     pub fn count(&self) -> u32 {
         self.now.load(Ordering::Relaxed)

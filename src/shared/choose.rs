@@ -31,7 +31,7 @@ fn choose_server(
     if trace.is_recording() {
         list_candidates(pool, ask.tried, trace);
     }
-    if let Some(index) = own_server(pool, ask.own, ask.tried, trace) {
+    if let Some(index) = ask.own.and_then(|own| choose_own(pool, own, ask.tried, trace)) {
         return Some(index);
     }
     let is_repetition = !ask.tried.is_empty();
@@ -56,7 +56,7 @@ fn choose_server(
     }
     if is_repetition {
         trace.note("scheduler", || "no server is left that this request has not tried: any will do".to_owned());
-        if let Some(index) = own_server(pool, ask.own, &Tried::NONE, trace) {
+        if let Some(index) = ask.own.and_then(|own| choose_own(pool, own, &Tried::NONE, trace)) {
             return Some(index);
         }
         if let Some(index) = pick(&Tried::NONE, trace) {
@@ -67,9 +67,10 @@ fn choose_server(
     None
 }
 
-/// The position of the server that a client belongs to, where it may get the request now; its share does not count.
-fn own_server(pool: &PoolSnapshot, own: Option<ServerSlot>, tried: &Tried, trace: &mut Trace) -> Option<usize> {
-    let Some((index, candidate)) = pool.candidate_of(own?) else {
+/// The position of the server that a client belongs to, where that may get the request; its share does not count, for that is
+/// one of new clients.
+fn choose_own(pool: &PoolSnapshot, own: ServerSlot, tried: &Tried, trace: &mut Trace) -> Option<usize> {
+    let Some((index, candidate)) = pool.candidate_of(own) else {
         trace.note("persistence", || "the client's own server is no longer in the pool".to_owned());
         return None;
     };
@@ -86,13 +87,13 @@ fn own_server(pool: &PoolSnapshot, own: Option<ServerSlot>, tried: &Tried, trace
 
 /// Why a client's own server may not get its request; `None`: it may.
 fn own_objection(pool: &PoolSnapshot, candidate: &Candidate, tried: &Tried) -> Option<Ineligible> {
-    if tried.contains(candidate.slot) {
-        return Some(Ineligible::Tried);
-    }
-    if !pool.view(tried).takes_back(candidate) {
+    if !pool.view(&Tried::NONE).takes_back(candidate) {
         return Some(Ineligible::State(candidate.state));
     }
-    candidate.max.filter(|_| candidate.is_full()).map(Ineligible::Full)
+    if let Some(max) = candidate.max.filter(|_| candidate.is_full()) {
+        return Some(Ineligible::Full(max));
+    }
+    tried.contains(candidate.slot).then_some(Ineligible::Tried)
 }
 
 fn list_candidates(pool: &PoolSnapshot, tried: &Tried, trace: &mut Trace) {
@@ -104,14 +105,12 @@ fn list_candidates(pool: &PoolSnapshot, tried: &Tried, trace: &mut Trace) {
         trace.note("server", || {
             let verdict =
                 view.objection(candidate).map_or_else(|| "eligible".to_owned(), |why| format!("not eligible: {why}"));
-            let backup = if candidate.server.is_backup { "backup, " } else { "" };
-            format!(
-                "{} at {}: {backup}weight {}, {} in flight, {verdict}",
-                candidate.server.id.server,
-                candidate.server.address,
-                candidate.share,
-                candidate.load.active(),
-            )
+            let (server, load) = (&candidate.server, &candidate.load);
+            let backup = if server.is_backup { "backup, " } else { "" };
+            let seen = load.pace.answers_per_second();
+            let seen = seen.map_or(String::new(), |answers| format!(", {answers:.1} answers a busy second"));
+            let (name, share, active) = (&server.id.server, candidate.share, load.active());
+            format!("{name} at {}: {backup}weight {share}, {active} in flight{seen}, {verdict}", server.address)
         });
     }
     let unlisted = pool.candidates.get(TRACED_MAX..).unwrap_or_default();

@@ -115,9 +115,9 @@ pub struct ServerFigures {
     pub requests: u64,
     /// Final answers by the first digit of their status, 1 to 5.
     pub answers: [u64; 5],
-    /// Bytes written to it.
+    /// Bytes of requests' bodies written to it.
     pub bytes_to_server: u64,
-    /// Bytes of it written to clients.
+    /// Bytes of its answers' bodies written to clients.
     pub bytes_to_client: u64,
     /// Connections that it refused or that could not reach it.
     pub connect_errors: u64,
@@ -177,7 +177,7 @@ impl ServerRecord {
         self.faults.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the bytes of an exchange, heads and framing included.
+    /// Counts the bytes of an exchange's bodies.
     pub fn count_bytes(&self, to_server: u64, to_client: u64) {
         self.traffic.bytes_to_server.fetch_add(to_server, Ordering::Relaxed);
         self.traffic.bytes_to_client.fetch_add(to_client, Ordering::Relaxed);
@@ -246,15 +246,15 @@ pub struct PoolRecord {
     pub name: Arc<str>,
     /// How many of its requests may be sent again.
     pub budget: budget::RetryBudget,
-    choices: OnceLock<Choices>,
     /// Where its requests wait, if the pool says so, and how many have.
     pub queue: Arc<Queue>,
+    choices: OnceLock<Choices>,
 }
 
 impl PoolRecord {
     /// A record of nothing yet.
     pub fn new(name: Arc<str>) -> Self {
-        Self { name, budget: budget::RetryBudget::default(), choices: OnceLock::new(), queue: Arc::default() }
+        Self { name, budget: budget::RetryBudget::default(), queue: Arc::default(), choices: OnceLock::new() }
     }
 
     /// Which servers its clients belong to; it has no memory before somebody asks.

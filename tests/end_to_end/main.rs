@@ -42,6 +42,7 @@ mod retry;
 mod rules_applied;
 mod schedulers;
 mod standby;
+mod status;
 mod tls;
 mod trust;
 mod tunnel;

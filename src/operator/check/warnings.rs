@@ -13,9 +13,9 @@ use crate::pure::rule::{Action, FieldChange, HostPattern};
 pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
     unused_pools(config, warnings);
     powerless_pools(config, warnings);
+    pools_of_backups(config, warnings);
     choices_of_one_process(config, warnings);
     cookies_of_two_pools(config, warnings);
-    pools_of_backups(config, warnings);
     idle_keys(config, warnings);
     overlapping_listeners(config, warnings);
     unserved_listeners(config, warnings);
@@ -87,6 +87,17 @@ fn powerless_pools(config: &Config, warnings: &mut Vec<Problem>) {
     }
 }
 
+/// Pools in which nobody is there to be stood by for.
+fn pools_of_backups(config: &Config, warnings: &mut Vec<Problem>) {
+    for (pool, PoolPlaces { node: place, .. }) in config.pools.iter().zip(&config.places.pools) {
+        if !pool.servers.is_empty() && pool.servers.iter().all(|server| server.is_backup) {
+            let problem = Problem::at(place, format!("all servers of `{}` are backups", pool.name)).as_warning();
+            let problem = problem.label("each gets requests as if it were none");
+            warnings.push(problem.help("a backup stands by for servers without `backup=#true`"));
+        }
+    }
+}
+
 /// Pools whose clients' choices end with the process, for want of a secret.
 fn choices_of_one_process(config: &Config, warnings: &mut Vec<Problem>) {
     if config.secret.is_some() {
@@ -114,17 +125,6 @@ fn cookies_of_two_pools(config: &Config, warnings: &mut Vec<Problem>) {
             let message = format!("the pools `{}` and `{}` give the same cookie", first.name, pool.name);
             let problem = Problem::at(place, message).as_warning().label("each would replace the other's");
             warnings.push(problem.also(first_place, "the first").help("give each pool's cookie a name of its own"));
-        }
-    }
-}
-
-/// Pools in which nobody is there to be stood by for.
-fn pools_of_backups(config: &Config, warnings: &mut Vec<Problem>) {
-    for (pool, PoolPlaces { node: place, .. }) in config.pools.iter().zip(&config.places.pools) {
-        if !pool.servers.is_empty() && pool.servers.iter().all(|server| server.is_backup) {
-            let problem = Problem::at(place, format!("all servers of `{}` are backups", pool.name)).as_warning();
-            let problem = problem.label("each gets requests as if it were none");
-            warnings.push(problem.help("a backup stands by for servers without `backup=#true`"));
         }
     }
 }

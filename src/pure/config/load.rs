@@ -14,7 +14,7 @@ use super::node::Node;
 use super::places::{Places, PoolPlaces, RulePlaces, UpstreamTlsPlaces};
 use super::problem::{ConfigErrors, Problem, Problems};
 use super::source::Place;
-use super::{AccessLog, Config, LogFormat, address, expect, identity_fields, listener, pool, rule, shape};
+use super::{AccessLog, Config, LogFormat, address, admin, expect, identity_fields, listener, pool, rule, shape};
 use crate::base::id::{ListenerIndex, PoolIndex};
 
 /// Reads the rule file or folder `entry` with all that it includes.
@@ -52,6 +52,7 @@ fn empty() -> Config {
         user: None,
         secret: None,
         access_log: None,
+        admin: None,
         process: Settings::default().process,
         places: Places::default(),
     }
@@ -83,7 +84,7 @@ impl Loading {
         for node in &nodes {
             shape::check_top(*node, &mut self.problems);
         }
-        for name in ["workers", "user", "access-log", "resolver", "secret"] {
+        for name in ["workers", "user", "access-log", "resolver", "secret", "admin"] {
             self.check_single(name, named(name));
         }
         let mut top = Settings::default();
@@ -105,6 +106,8 @@ impl Loading {
         }
         self.resolver(named("resolver").next());
         self.secret(named("secret").next());
+        let admin = named("admin").next();
+        self.config.admin = admin.and_then(|node| admin::read(node, &self.config.listeners, &mut self.problems));
         self.process(named("workers").next(), named("user").next(), named("access-log").next());
         if named("listen").next().is_none() && !expanded.is_incomplete {
             let problem = Problem::nowhere(format!("{}: there is no `listen`", entry.display()));

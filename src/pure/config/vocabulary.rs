@@ -282,7 +282,11 @@ static ACCESS_LOG: NodeForm = NodeForm::new("access-log", r#"access-log "access.
     .with(&[Setting::one("format", Kind::Word { now: &["json", "combined"], later: &[] })]);
 static INCLUDE: NodeForm = NodeForm::new("include", r#"include "more/*.kdl""#).taking(&[FILE], 1).repeated();
 
-static ADMIN: NodeForm = NodeForm::later("admin");
+static ADMIN: NodeForm = NodeForm::new("admin", r#"admin "unix:/run/pointsman/admin.sock""#)
+    .taking(&[text("a unix socket")], 1)
+    .with(&[Setting::later("token-file"), Setting::later("hosts")])
+    .holding(&[&ADMIN_TLS]);
+static ADMIN_TLS: NodeForm = NodeForm::later("tls");
 static FEEDBACK: NodeForm = NodeForm::later("feedback");
 static SECRET: NodeForm =
     NodeForm::new("secret", r#"secret file="/etc/pointsman/secret""#).with(&[Setting::one("file", FILE)]);

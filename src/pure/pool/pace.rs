@@ -92,6 +92,12 @@ impl Pace {
         self.capacity.load(Ordering::Relaxed)
     }
 
+    /// The same as a number of answers a second; `None`: not known.
+    pub fn answers_per_second(&self) -> Option<f64> {
+        let capacity = self.capacity();
+        (capacity > 0).then(|| f64::from(capacity) / CAPACITY_UNITS)
+    }
+
     /// What an answer takes for each request in flight, in nanoseconds; 0: not known.
     pub fn service_nanos(&self) -> u64 {
         self.service.load(Ordering::Relaxed)

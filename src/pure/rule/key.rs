@@ -47,6 +47,10 @@ pub fn hash_normalized(
     captures: &Captures,
 ) -> Option<u64> {
     let (KeySource::Uri, Some(query)) = (source, view.query) else { return hash_key(source, view, captures) };
+    Some(hash_query(view.path, query, normalize))
+}
+
+fn hash_query(path: &str, query: &[u8], normalize: &KeyNormalize) -> u64 {
     let counts = |pair: &&[u8]| {
         let end = memchr::memchr(b'=', pair).unwrap_or(pair.len());
         let name = pair.get(..end).unwrap_or_default();
@@ -54,13 +58,65 @@ pub fn hash_normalized(
     };
     let pairs = query.split(|byte| *byte == b'&').filter(counts);
     let chain = |hashed: u64, pair: &[u8]| hash(pair, hashed);
-    let path = hash(view.path.as_bytes(), 0);
+    let path = hash(path.as_bytes(), 0);
     if !normalize.sort_query {
-        return Some(pairs.fold(path, chain));
+        return pairs.fold(path, chain);
     }
     let mut pairs: Vec<&[u8]> = pairs.collect();
     pairs.sort_unstable();
-    Some(pairs.into_iter().fold(path, chain))
+    pairs.into_iter().fold(path, chain)
+}
+
+/// Fields whose values are nobody's business.
+const CREDENTIALS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
+
+/// What `source` names, as text for people; `None` where the request does not have it, or where it may be a secret: cookies,
+/// and fields that carry credentials.
+pub fn key_text(source: &KeySource, view: &RequestView<'_>, captures: &Captures) -> Option<String> {
+    let owned = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Some(match source {
+        KeySource::Path => view.path.to_owned(),
+        KeySource::Uri => match view.query {
+            Some(query) => format!("{}?{}", view.path, owned(query)),
+            None => view.path.to_owned(),
+        },
+        KeySource::Host => view.host.to_owned(),
+        KeySource::HostAndPath => format!("{}{}", view.host, view.path),
+        KeySource::Client => view.client.to_canonical().to_string(),
+        KeySource::MediaType => media_type_of(view)?.0.into_owned(),
+        KeySource::Cookie(_) => return None,
+        KeySource::Header(name) if CREDENTIALS.iter().any(|secret| name.eq_ignore_ascii_case(secret)) => return None,
+        KeySource::Header(name) => owned(view.fields.named(name).next()?),
+        KeySource::Query(name) => owned(&parameters(view.query, name).next()?),
+        KeySource::Capture(name) => captures.get(view.path, name)?.to_owned(),
+    })
+}
+
+/// The hash of a key that is written as [`key_text`] writes it; `None` where it is none of that kind.
+pub fn hash_text(source: &KeySource, normalize: Option<&KeyNormalize>, text: &str) -> Option<u64> {
+    let whole = || hash(text.as_bytes(), 0);
+    Some(match source {
+        KeySource::Uri => match (text.split_once('?'), normalize) {
+            (Some((path, query)), Some(normalize)) => hash_query(path, query.as_bytes(), normalize),
+            (Some((path, query)), None) => hash(query.as_bytes(), hash(path.as_bytes(), 0)),
+            (None, _) => whole(),
+        },
+        KeySource::HostAndPath => {
+            let (host, path) = text.split_at(text.find('/')?);
+            hash(path.as_bytes(), hash(host.as_bytes(), 0))
+        }
+        KeySource::Client => match text.parse::<IpAddr>().ok()?.to_canonical() {
+            IpAddr::V4(address) => hash(&address.octets(), 0),
+            IpAddr::V6(address) => hash(&address.octets(), 0),
+        },
+        KeySource::Path
+        | KeySource::Host
+        | KeySource::MediaType
+        | KeySource::Header(_)
+        | KeySource::Cookie(_)
+        | KeySource::Query(_)
+        | KeySource::Capture(_) => whole(),
+    })
 }
 
 /// As rule files write it.
@@ -149,6 +205,37 @@ mod tests {
         assert_eq!(of(KeySource::Path), Some(0x61db_af86_a182_925a));
         for absent in [KeySource::MediaType, KeySource::Header("x".to_owned()), KeySource::Capture("1".to_owned())] {
             assert_eq!(of(absent), None);
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_written_down_hashes_as_in_a_request() {
+        let head = Head::new(&[("X-User", "ann"), ("Cookie", "s=1"), ("Authorization", "Basic x")]);
+        let mut view = head.view("GET", "a.test", "/u/7.png");
+        let captures = Captures::new();
+        let normalize = KeyNormalize { sort_query: true, drop: vec!["utm_*".to_owned()] };
+        for query in [None, Some(&b"b=2&utm_x=1&a=%20"[..])] {
+            view.query = query;
+            for source in [
+                KeySource::Path,
+                KeySource::Uri,
+                KeySource::Host,
+                KeySource::HostAndPath,
+                KeySource::Client,
+                KeySource::MediaType,
+                KeySource::Header("x-user".to_owned()),
+                KeySource::Query("a".to_owned()),
+            ] {
+                let text = key_text(&source, &view, &captures);
+                let of_text = |normalize| text.as_deref().and_then(|text| hash_text(&source, normalize, text));
+                assert_eq!(of_text(None), hash_key(&source, &view, &captures), "{source}: {text:?}");
+                let normalized = hash_normalized(&source, &normalize, &view, &captures);
+                assert_eq!(of_text(Some(&normalize)), normalized, "{source}: {text:?}");
+            }
+        }
+        for secret in [KeySource::Cookie("s".to_owned()), KeySource::Header("AUTHORIZATION".to_owned())] {
+            assert_eq!(key_text(&secret, &view, &captures), None);
+            assert!(hash_key(&secret, &view, &captures).is_some());
         }
     }
 

@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use super::keyed::{Asked, ByKey, takes_key, tell_home};
+use super::describe;
+use super::keyed::{Asked, ByKey, objection, takes_key};
 use super::memory::Memory;
 use crate::base::time::Timestamp;
 use crate::pure::pool::PoolView;
@@ -28,8 +29,6 @@ pub(super) struct Bounded {
 }
 
 impl ByKey for Bounded {
-    const NAME: &'static str = "ch-bl";
-
     fn pick(&self, view: &PoolView<'_>, asked: Asked, _: Timestamp, trace: &mut Trace) -> Option<usize> {
         let key = asked.key;
         let home = self.memory.table.find(key)?;
@@ -38,16 +37,24 @@ impl ByKey for Bounded {
         let mut index = home;
         for step in 0..=STEPS_MAX {
             if takes_key(view, index, key) && self.has_room(view, index, &mut bound) {
-                trace.note("scheduler", || match step {
-                    0 => "ch-bl: the key's server is within its bound".to_owned(),
-                    _ => format!("ch-bl: the key's server is over its bound or out; the {step}. after it is taken"),
+                trace.note("scheduler", || {
+                    let (first, taken) = (describe(view, home), describe(view, index));
+                    if step == 0 {
+                        return format!("ch-bl: the key belongs to {first}, which is within its bound and gets it");
+                    }
+                    let why = if takes_key(view, home, key) {
+                        "it is over its bound".to_owned()
+                    } else {
+                        objection(view, home)
+                    };
+                    format!("ch-bl: the key belongs to {first}: {why}; {taken} is the next for the key and gets it")
                 });
-                tell_home(trace, Self::NAME, view, index, true);
                 return Some(index);
             }
             step_key = mix(step_key ^ step, 0xa076_1d64_78bd_642f);
             index = self.memory.table.find(step_key)?;
         }
+        trace.note("scheduler", || "ch-bl: of the key's servers each is over its bound or may not get it".to_owned());
         None
     }
 }

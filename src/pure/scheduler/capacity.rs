@@ -23,6 +23,14 @@ impl Measure for SeenCapacity {
         Self { is_known: view.candidates.iter().take(super::least_loaded::SCAN_MAX).all(is_known) }
     }
 
+    fn aim(&self) -> &'static str {
+        if self.is_known {
+            Self::AIM
+        } else {
+            "the shortest expected delay by weight: not every server was seen to work yet"
+        }
+    }
+
     fn load(&self, candidate: &Candidate) -> u64 {
         u64::from(candidate.load.active()) + 1
     }

@@ -22,7 +22,7 @@ use super::heat::Share;
 use super::keyed::{Asked, ByKey, takes_key};
 use super::least_loaded::SCAN_MAX;
 use super::memory::{HOMES_MAX, Home, Memory};
-use super::rendezvous::highest;
+use super::rendezvous::{highest, tell_order};
 use crate::base::time::Timestamp;
 use crate::pure::pool::{Candidate, PoolView};
 use crate::pure::rule::hash::mix;
@@ -48,8 +48,6 @@ pub(super) struct CostBounded {
 }
 
 impl ByKey for CostBounded {
-    const NAME: &'static str = "cbr";
-
     fn pick(&self, view: &PoolView<'_>, asked: Asked, now: Timestamp, trace: &mut Trace) -> Option<usize> {
         let Asked { key, share } = asked;
         self.memory.spill.earn(SPILL_PERCENT);
@@ -57,9 +55,7 @@ impl ByKey for CostBounded {
         self.memory.homes.as_ref()?.with(key, |home| {
             if home.count() == 0 {
                 let index = self.place(view, key)?;
-                trace.note("scheduler", || {
-                    format!("cbr: the key is new, and {} waits least for it", describe(view, index))
-                });
+                self.tell_new(trace, view, key, index);
                 home.set(index, now);
                 return Some(index);
             }
@@ -67,8 +63,9 @@ impl ByKey for CostBounded {
             let at_home = cheapest(view, home.servers().filter(|index| fitting(*index)));
             let index = at_home.or_else(|| self.stand_in(view, key))?;
             trace.note("scheduler", || match at_home {
-                Some(_) => format!("cbr: of the key's {} homes, {} is taken", home.count(), describe(view, index)),
-                None => format!("cbr: the key's home is out, {} stands in for it", describe(view, index)),
+                Some(_) if home.count() == 1 => format!("cbr: the key's home is {}", describe(view, index)),
+                Some(_) => format!("cbr: of the key's {} homes {} is taken", home.count(), describe(view, index)),
+                None => format!("cbr: no home of the key may get it: {} stands in for this key", describe(view, index)),
             });
             Some(self.spill(view, key, index, trace).unwrap_or(index))
         })?
@@ -76,6 +73,22 @@ impl ByKey for CostBounded {
 }
 
 impl CostBounded {
+    fn tell_new(&self, trace: &mut Trace, view: &PoolView<'_>, key: u64, taken: usize) {
+        let count = view.candidates.len();
+        let is_small = count <= SCAN_MAX;
+        if is_small {
+            tell_order(trace, "cbr", view, &self.memory, key);
+        }
+        trace.note("scheduler", || {
+            let among = match (is_small, self.choices) {
+                (true, choices) if choices < count => format!(" of the first {choices}"),
+                (true, _) => ", and of equals the highest score".to_owned(),
+                (false, _) => " of those drawn for this key".to_owned(),
+            };
+            format!("cbr: the key has no home yet: {} has the least load for its weight{among}", describe(view, taken))
+        });
+    }
+
     /// Who serves a key whose homes are out: always the same.
     fn stand_in(&self, view: &PoolView<'_>, key: u64) -> Option<usize> {
         let fitting = |index: &usize| takes_key(view, *index, key);

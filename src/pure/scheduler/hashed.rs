@@ -14,16 +14,18 @@ use crate::pure::trace::Trace;
 
 /// By the table of a pool.
 #[derive(Debug)]
-pub(super) struct Hashed(pub(super) Arc<Memory>);
+pub(super) struct Hashed {
+    /// The scheduler's name.
+    pub(super) name: &'static str,
+    pub(super) memory: Arc<Memory>,
+}
 
 impl ByKey for Hashed {
-    const NAME: &'static str = "hash table";
-
     fn pick(&self, view: &PoolView<'_>, asked: Asked, _: Timestamp, trace: &mut Trace) -> Option<usize> {
         let key = asked.key;
-        let index = self.0.table.find(key)?;
+        let index = self.memory.table.find(key)?;
         let is_taken = takes_key(view, index, key);
-        tell_home(trace, Self::NAME, view, index, is_taken);
+        tell_home(trace, self.name, view, index, is_taken);
         is_taken.then_some(index)
     }
 }

@@ -26,9 +26,6 @@ pub(super) struct Asked {
 
 /// A way to choose by key.
 pub(super) trait ByKey: std::fmt::Debug {
-    /// The scheduler's name.
-    const NAME: &'static str;
-
     /// Chooses an eligible candidate for a key; `None`: the key gives no answer.
     fn pick(&self, view: &PoolView<'_>, asked: Asked, now: Timestamp, trace: &mut Trace) -> Option<usize>;
 }
@@ -36,17 +33,22 @@ pub(super) trait ByKey: std::fmt::Debug {
 /// A scheduler that goes by key where it can.
 #[derive(Debug)]
 pub(super) struct Keyed<K> {
+    /// The scheduler's name.
+    pub(super) name: &'static str,
     pub(super) by_key: K,
     pub(super) memory: Arc<Memory>,
     pub(super) fallback: Box<dyn Scheduler>,
+    /// The fallback's name.
+    pub(super) fallback_name: &'static str,
     /// Whether a key that gives no answer leads nowhere.
     pub(super) is_strict: bool,
 }
 
 impl<K: ByKey> Scheduler for Keyed<K> {
     fn pick(&self, view: &PoolView<'_>, key: Option<u64>, now: Timestamp, rng: &mut Rng, trace: &mut Trace) -> Pick {
+        let Self { name, fallback_name, .. } = self;
         let Some(hash) = key else {
-            trace.note("scheduler", || format!("{}: the request has no key, and the fallback decides", K::NAME));
+            trace.note("scheduler", || format!("{name}: the request has no key, so {fallback_name} decides"));
             return self.fallback.pick(view, None, now, rng, trace);
         };
         let asked = Asked { key: hash, share: self.memory.heat.count(hash, now) };
@@ -54,10 +56,10 @@ impl<K: ByKey> Scheduler for Keyed<K> {
             return Pick::Server(index);
         }
         if self.is_strict {
-            trace.note("scheduler", || format!("{}: the key's server may not get it, and no other is asked", K::NAME));
+            trace.note("scheduler", || format!("{name}: the key gives no answer, and the fallback is \"none\""));
             return Pick::NoneEligible;
         }
-        trace.note("scheduler", || format!("{}: the key gives no answer, and the fallback decides", K::NAME));
+        trace.note("scheduler", || format!("{name}: the key gives no answer, so the fallback {fallback_name} decides"));
         self.fallback.pick(view, key, now, rng, trace)
     }
 }
@@ -81,7 +83,16 @@ fn has_risen_to(candidate: &Candidate, key: u64) -> bool {
 /// Tells of a candidate that a key led to.
 pub(super) fn tell_home(trace: &mut Trace, name: &str, view: &PoolView<'_>, index: usize, is_taken: bool) {
     trace.note("scheduler", || {
-        let verdict = if is_taken { "and it gets it" } else { "which may not get it" };
-        format!("{name}: the key's server is {}, {verdict}", describe(view, index))
+        let home = describe(view, index);
+        match is_taken {
+            true => format!("{name}: the key belongs to {home}, which gets it"),
+            false => format!("{name}: the key belongs to {home}, which may not get it: {}", objection(view, index)),
+        }
     });
+}
+
+/// Why a candidate may not get the requests of a key.
+pub(super) fn objection(view: &PoolView<'_>, index: usize) -> String {
+    let why = view.candidates.get(index).and_then(|candidate| view.objection(candidate));
+    why.map_or_else(|| "it is recovering, and this key is not among its share yet".to_owned(), |why| why.to_string())
 }

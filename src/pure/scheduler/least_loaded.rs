@@ -12,6 +12,7 @@ use std::marker::PhantomData;
 use super::alias::Alias;
 use super::round_robin::phase_position;
 use super::standing::Standing;
+use super::two_choices::tell_drawn;
 use super::{Phase, Pick, Scheduler, describe};
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
@@ -33,6 +34,11 @@ pub(super) trait Measure: std::fmt::Debug {
 
     /// A view's own way to measure; made once for each pick.
     fn of(view: &PoolView<'_>) -> Self;
+
+    /// What it looks for in this view.
+    fn aim(&self) -> &'static str {
+        Self::AIM
+    }
 
     /// The load of a candidate, in any unit, in 40 bits.
     fn load(&self, candidate: &Candidate) -> u64;
@@ -76,10 +82,11 @@ impl<M: Measure> LeastLoaded<M> {
             Ties::First => 0,
             Ties::Rotate => inner.next.unwrap_or_else(|| phase_position(self.phase, count)) % count.max(1),
         };
+        let measure = M::of(view);
         inner.standing.refresh(view);
-        let index = least_standing(view, inner.standing.shares(), &M::of(view), from)?;
+        let index = least_standing(view, inner.standing.shares(), &measure, from)?;
         inner.next = Some(index + 1);
-        trace.note("scheduler", || format!("{}: {} has {}", M::NAME, describe(view, index), M::AIM));
+        trace.note("scheduler", || format!("{}: {} has {}", M::NAME, describe(view, index), measure.aim()));
         Some(index)
     }
 
@@ -91,12 +98,9 @@ impl<M: Measure> LeastLoaded<M> {
             Ties::Rotate => [one, other],
             Ties::First => [one.min(other), one.max(other)],
         };
-        let index = least(view, &M::of(view), pair.into_iter())?;
-        trace.note("scheduler", || {
-            let passed = if index == one { other } else { one };
-            let (taken, passed) = (describe(view, index), describe(view, passed));
-            format!("{}: of two drawn, {taken} has {}, and {passed} has not", M::NAME, M::AIM)
-        });
+        let measure = M::of(view);
+        let index = least(view, &measure, pair.into_iter())?;
+        trace.note("scheduler", || tell_drawn(view, (one, other), index, M::NAME, measure.aim()));
         Some(index)
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::describe;
-use super::keyed::{Asked, ByKey, takes_key};
+use super::keyed::{Asked, ByKey, objection, takes_key};
 use super::least_connections::WeightedConnections;
 use super::least_loaded::{Measure as _, least};
 use super::memory::{Home, Memory};
@@ -25,8 +25,6 @@ use crate::pure::trace::Trace;
 pub(super) struct Locality(pub(super) Arc<Memory>);
 
 impl ByKey for Locality {
-    const NAME: &'static str = "lblc";
-
     fn pick(&self, view: &PoolView<'_>, asked: Asked, now: Timestamp, trace: &mut Trace) -> Option<usize> {
         let key = asked.key;
         self.0.homes.as_ref()?.with(key, |home| {
@@ -36,10 +34,14 @@ impl ByKey for Locality {
                     trace.note("scheduler", || format!("lblc: the key's server is {}", describe(view, index)));
                     return Some(index);
                 }
-                trace.note("scheduler", || format!("lblc: {} is overloaded, another half idle", describe(view, index)));
+                tell_overload(trace, "lblc", view, index);
+            } else {
+                tell_homeless(trace, "lblc", view, held);
             }
             let index = least_of_all(view, key)?;
-            trace.note("scheduler", || format!("lblc: {} has the least load and gets the key", describe(view, index)));
+            trace.note("scheduler", || {
+                format!("lblc: {} has the least load for its weight and gets the key", describe(view, index))
+            });
             home.set(index, now);
             Some(index)
         })?
@@ -55,8 +57,6 @@ pub(super) struct Replicated {
 }
 
 impl ByKey for Replicated {
-    const NAME: &'static str = "lblcr";
-
     fn pick(&self, view: &PoolView<'_>, asked: Asked, now: Timestamp, trace: &mut Trace) -> Option<usize> {
         let key = asked.key;
         self.memory.homes.as_ref()?.with(key, |home| {
@@ -64,15 +64,20 @@ impl ByKey for Replicated {
             if let Some(index) = held {
                 self.shrink(home, view, now);
                 if !should_leave(view, index) {
-                    trace.note("scheduler", || {
-                        format!("lblcr: of the key's {} servers, {} is taken", home.count(), describe(view, index))
+                    trace.note("scheduler", || match home.count() {
+                        0 | 1 => format!("lblcr: the key's server is {}", describe(view, index)),
+                        count => format!("lblcr: of the key's {count} servers {} is taken", describe(view, index)),
                     });
                     return Some(index);
                 }
+                tell_overload(trace, "lblcr", view, index);
+            } else {
+                tell_homeless(trace, "lblcr", view, home.servers().next());
             }
             let index = least_of_all(view, key)?;
             trace.note("scheduler", || {
-                format!("lblcr: {} has the least load and is added to the key's servers", describe(view, index))
+                let taken = describe(view, index);
+                format!("lblcr: {taken} has the least load for its weight and is added to the key's servers")
             });
             home.add(index, now);
             Some(index)
@@ -90,6 +95,25 @@ impl Replicated {
             home.drop_server(index, now);
         }
     }
+}
+
+fn tell_overload(trace: &mut Trace, name: &str, view: &PoolView<'_>, index: usize) {
+    trace.note("scheduler", || {
+        format!(
+            "{name}: the key's server {} has more in flight than its weight, another is half idle",
+            describe(view, index)
+        )
+    });
+}
+
+/// Tells why none of the key's servers may get it; `held` is the first of them.
+fn tell_homeless(trace: &mut Trace, name: &str, view: &PoolView<'_>, held: Option<usize>) {
+    trace.note("scheduler", || match held {
+        None => format!("{name}: the key has no server yet"),
+        Some(index) => {
+            format!("{name}: the key's server {} may not get it: {}", describe(view, index), objection(view, index))
+        }
+    });
 }
 
 /// The most loaded for its weight; one that is no longer there or has no share goes first.

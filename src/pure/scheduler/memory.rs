@@ -11,7 +11,7 @@ use super::heat::Heat;
 use super::maglev::{Entrant, Table};
 use super::rendezvous::highest;
 use crate::base::time::Timestamp;
-use crate::pure::key_table::KeyTable;
+use crate::pure::key_table::{KeyTable, Usage};
 use crate::pure::locality::Locality;
 use crate::pure::pool::{HashMode, Method, SchedulerConfig, Server};
 use crate::pure::rendezvous::Wait;
@@ -169,6 +169,11 @@ impl Memory {
         if let Some(homes) = &self.homes {
             homes.for_each(|key, home| show(key, &mut home.servers()));
         }
+    }
+
+    /// How full the table of the keys' servers is, where the scheduler has one.
+    pub fn usage(&self) -> Option<Usage> {
+        self.homes.as_ref().map(KeyTable::usage)
     }
 
     /// The hottest keys with their shares of all requests, the hottest first.

@@ -2,12 +2,14 @@
 //! keys only, and spreads them over all others. Sources: D. Thaler, C. Ravishankar, Using name-based mappings to increase hit
 //! rates, 1998; C. Schindelhauer, G. Schomaker, Weighted distributed hash tables, 2005.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::keyed::{Asked, ByKey, takes_key, tell_home};
+use super::describe;
+use super::keyed::{Asked, ByKey, takes_key};
 use super::memory::Memory;
 use crate::base::time::Timestamp;
-use crate::pure::pool::PoolView;
+use crate::pure::pool::{Candidate, PoolView};
 use crate::pure::rendezvous::Wait;
 use crate::pure::trace::Trace;
 
@@ -16,12 +18,11 @@ use crate::pure::trace::Trace;
 pub(super) struct Rendezvous(pub(super) Arc<Memory>);
 
 impl ByKey for Rendezvous {
-    const NAME: &'static str = "rendezvous";
-
     fn pick(&self, view: &PoolView<'_>, asked: Asked, _: Timestamp, trace: &mut Trace) -> Option<usize> {
         let key = asked.key;
         let index = highest(&self.0, key, |index| takes_key(view, index, key))?;
-        tell_home(trace, Self::NAME, view, index, true);
+        tell_order(trace, "rendezvous", view, &self.0, key);
+        trace.note("scheduler", || format!("rendezvous: {} is the first that may get it", describe(view, index)));
         Some(index)
     }
 }
@@ -36,4 +37,23 @@ pub(super) fn highest(memory: &Memory, key: u64, suits: impl Fn(usize) -> bool) 
         }
     }
     best.map(|(index, _)| index)
+}
+
+/// The most servers that an order tells of.
+const TOLD_MAX: usize = 8;
+
+/// Tells in which order the servers score for a key.
+pub(super) fn tell_order(trace: &mut Trace, name: &str, view: &PoolView<'_>, memory: &Memory, key: u64) {
+    trace.note("scheduler", || {
+        let mut order: Vec<(&Candidate, Wait)> = view.candidates.iter().zip(memory.waits(key)).collect();
+        order.sort_by(|(_, one), (_, other)| match (one.is_shorter(*other), other.is_shorter(*one)) {
+            (true, false) => Ordering::Less,
+            (false, true) => Ordering::Greater,
+            _ => Ordering::Equal,
+        });
+        let first: Vec<&str> = order.iter().take(TOLD_MAX).map(|(candidate, _)| &*candidate.server.id.server).collect();
+        let more = order.len().saturating_sub(TOLD_MAX);
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{name}: by score for this key: {}{rest}", first.join(", "))
+    });
 }

@@ -13,6 +13,7 @@ use crate::pure::pool::{Address, Fallback, Method, SchedulerConfig, Server, Shar
 
 mod counting;
 mod keyed;
+mod telling;
 
 thread_local! {
     static GENERATION: Cell<u64> = const { Cell::new(0) };

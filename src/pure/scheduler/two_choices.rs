@@ -34,17 +34,27 @@ impl<M: Measure> Scheduler for TwoChoices<M> {
         let (standing, alias) = &mut *self.inner.borrow_mut();
         let Some((one, other)) = draw_two(standing, alias, view, rng) else {
             // Too few are left to be drawn.
-            return least(view, &M::of(view), 0..view.candidates.len()).into();
+            let picked = least(view, &M::of(view), 0..view.candidates.len());
+            if let Some(index) = picked {
+                trace.note("scheduler", || {
+                    format!("{}: too few are left to draw two of: {} has {}", M::NAME, describe(view, index), M::AIM)
+                });
+            }
+            return picked.into();
         };
         let picked = least(view, &M::of(view), [one, other].into_iter());
         if let Some(index) = picked {
-            trace.note("scheduler", || {
-                let (one, other) = (describe(view, one), describe(view, other));
-                format!("{}: {one} and {other} were drawn; {} has {}", M::NAME, describe(view, index), M::AIM)
-            });
+            trace.note("scheduler", || tell_drawn(view, (one, other), index, M::NAME, M::AIM));
         }
         picked.into()
     }
+}
+
+/// Of two that were drawn, one has what was looked for.
+pub(super) fn tell_drawn(view: &PoolView<'_>, drawn: (usize, usize), taken: usize, name: &str, aim: &str) -> String {
+    let (one, other) = (describe(view, drawn.0), describe(view, drawn.1));
+    let taken = view.candidates.get(taken).map_or("", |candidate| &candidate.server.id.server);
+    format!("{name}: {one} and {other} are drawn by weight, and {taken} has {aim}")
 }
 
 /// By requests in flight for the weight.
@@ -53,7 +63,7 @@ pub(super) struct InFlight;
 
 impl Measure for InFlight {
     const NAME: &'static str = "p2c";
-    const AIM: &'static str = "the less load for its weight";
+    const AIM: &'static str = "the least load for its weight";
 
     fn of(_: &PoolView<'_>) -> Self {
         Self
@@ -70,7 +80,7 @@ pub(super) struct PeakEwma;
 
 impl Measure for PeakEwma {
     const NAME: &'static str = "peak-ewma";
-    const AIM: &'static str = "the shorter wait by what it was seen to take";
+    const AIM: &'static str = "the shortest wait by what it was seen to take";
 
     fn of(_: &PoolView<'_>) -> Self {
         Self

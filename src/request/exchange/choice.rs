@@ -43,16 +43,18 @@ pub struct Choice {
 /// # Errors
 /// [`Failure::Refused`] where there is none, and what can end a wait.
 pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried) -> Result<Choice, Failure> {
-    let mut now = channel.connection.worker.now();
+    let worker = &channel.connection.worker;
+    let mut now = worker.now();
     if tried.is_empty() {
         forward.record.budget.note_request(now);
     }
     let pool = PoolRef { index: forward.index, name: &forward.pool.name };
-    let mut own = channel.scratch.persisting.as_ref().and_then(|persisting| persisting.own(now));
+    let persisting = channel.scratch.persisting.as_ref();
+    let mut own = persisting.and_then(|persisting| persisting.own(now));
     let lease = loop {
         let ask = Ask { key: forward.key, own: own.map(|own| own.slot), tried, now };
-        let admitted = channel.connection.worker.admission.admit(pool, &ask, &mut Trace::off());
-        let lease = match admitted.map_err(refusal_of)? {
+        let worker = &channel.connection.worker;
+        let lease = match worker.admission.admit(pool, &ask, &mut Trace::off()).map_err(refusal_of)? {
             Admitted::Place(lease) => lease,
             Admitted::Waits(wait) => {
                 let lease = Box::pin(queueing::wait(channel, wait, pool, &ask)).await?;
@@ -63,7 +65,6 @@ pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried)
         let Some(persisting) = &mut channel.scratch.persisting else { break lease };
         match persisting.settle(&channel.connection.worker, &forward.pool, own, &lease, now) {
             Ok(()) => break lease,
-            // Another request of the same client was quicker.
             Err(other) => own = Some(other),
         }
         lease.withdraw();

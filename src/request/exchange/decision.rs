@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use crate::base::id::PoolIndex;
 use crate::pure::config::LogFormat;
-use crate::pure::decision::{Destination, Passage, Question, Seen, decide as decide_purely};
+use crate::pure::decision::{Destination, Passage, Question, Seen, decide as decide_purely, key_source};
 use crate::pure::forwarding::{ForwardedRequest, Hops, Origin, push_max_forwards, push_request_head, take_hop};
 use crate::pure::h1::request::{RequestHead, RequestHeadError, Version};
 use crate::pure::pool::Pool;
 use crate::pure::refusal::Refusal;
 use crate::pure::rule::Rule;
+use crate::pure::rule::key::key_text;
 use crate::pure::trace::Trace;
 use crate::request::account::{Described, Record};
 use crate::request::buffers::Buffer;
@@ -55,12 +56,12 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// A request for `path`, on its way to the pool that stands at `index`.
-    fn to(pool: &PoolSnapshot, index: PoolIndex, key: Option<u64>, path: &str) -> Self {
+    /// A request on its way to the pool that stands at `index`; `text` tells how its key reads.
+    fn to(pool: &PoolSnapshot, index: PoolIndex, key: Option<u64>, text: impl FnOnce() -> Option<String>) -> Self {
         if let Some(key) = key
             && pool.pool.scheduler.method.is_keyed()
         {
-            pool.memory.locality.name(key, path);
+            pool.memory.locality.name(key, text);
         }
         Self { pool: Arc::clone(&pool.pool), record: Arc::clone(&pool.record), index, key }
     }
@@ -146,7 +147,8 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
             push_max_forwards(&mut scratch.forwarded, left);
         }
         *persisting = Persisting::of(connection, &seen, pool, &mut scratch.forwarded);
-        Ok(Decision::Forward(Forward::to(pool, index, passage.key, view.path)))
+        let key_text = || key_text(key_source(&rule, &pool.pool)?, &view, captures);
+        Ok(Decision::Forward(Forward::to(pool, index, passage.key, key_text)))
     })
 }
 

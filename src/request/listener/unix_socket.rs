@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use nix::sys::stat::{Mode, fchmod};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{BACKLOG, ListenError};
@@ -41,12 +42,14 @@ pub fn open(
     let wrap = |cause| ListenError { address: ListenAddress::Unix(path.to_owned()), cause };
     remove_stale(path).map_err(wrap)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM.cloexec(), None).map_err(wrap)?;
+    // The file is made with the socket's own permissions (unix(7) on Linux): there is no moment in which it has wider ones.
+    fchmod(&socket, Mode::from_bits_truncate(mode)).map_err(|error| wrap(error.into()))?;
     socket.bind(&SockAddr::unix(path).map_err(wrap)?).map_err(wrap)?;
     let file = SocketFile::hold(path).map_err(wrap)?;
     if let Some((user, group)) = owner {
         std::os::unix::fs::chown(path, Some(user), Some(group)).map_err(wrap)?;
     }
-    // Before it listens nobody can connect, whatever the permissions were so far.
+    // Those that the umask took away. Before it listens nobody can connect anyway.
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(wrap)?;
     socket.listen(BACKLOG).map_err(wrap)?;
     socket.set_nonblocking(true).map_err(wrap)?;

@@ -300,7 +300,7 @@ fn a_client_that_belongs_to_a_server_gets_it_whatever_its_share_while_it_may() {
         (notes[0], notes.last().copied().unwrap()),
         (
             "the client belongs to a, which gets the request: the scheduler is not asked",
-            "the client belongs to a, which does not get the request: its 1 places are taken",
+            "the client belongs to a, which does not get the request: its 1 places are taken"
         )
     );
     // Where suspicion is ignored, its own server comes first as well.

@@ -45,6 +45,7 @@ pub(crate) fn config_of(pools: Vec<Arc<Pool>>) -> Arc<Config> {
         user: None,
         secret: None,
         access_log: None,
+        admin: None,
         process: ProcessLimits::default(),
         places: Places::default(),
     })

@@ -1,0 +1,192 @@
+//! From a running proxy to its [`Status`]: counters are read where workers write them, and nothing is stopped for it.
+//!
+//! Each count is exact; together they are of about one moment. What is locked is locked in shards, each for as long as it
+//! takes to count it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::report::{
+    Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, ServerStatus, Status,
+    TableStatus, TopKey,
+};
+use crate::base::time::{self, Timestamp};
+use crate::pure::pool::{Candidate, State};
+use crate::pure::scheduler::Memory;
+use crate::request::access_log::LogCounters;
+use crate::request::process::Process;
+use crate::shared::counters::ServerFigures;
+use crate::shared::snapshot::{Endpoint, PoolSnapshot, SnapshotStore};
+
+/// How many of the hottest keys are told.
+const TOP_KEYS: usize = 10;
+
+/// Where everything is counted.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// When the process began to serve.
+    pub started: Timestamp,
+    /// How many workers there are.
+    pub workers: usize,
+    /// What they share.
+    pub process: Arc<Process>,
+    /// The pools.
+    pub store: Arc<SnapshotStore>,
+    /// The access log, where there is one.
+    pub log: Option<Arc<LogCounters>>,
+}
+
+impl Source {
+    /// The state now.
+    pub fn status(&self) -> Status {
+        let snapshot = self.store.load();
+        Status { process: self.process(), pools: snapshot.pools.iter().map(|pool| pool_status(pool)).collect() }
+    }
+
+    fn process(&self) -> ProcessStatus {
+        let (process, counters) = (&self.process, &self.process.counters);
+        let log = |counters: &Arc<LogCounters>| LogStatus {
+            written: counters.written.load(Ordering::Relaxed),
+            dropped: counters.dropped.load(Ordering::Relaxed),
+            errors: counters.errors.load(Ordering::Relaxed),
+        };
+        ProcessStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_seconds: time::now().since(self.started).as_secs(),
+            workers: self.workers,
+            connections: process.connections.count(),
+            connections_max: process.connections.max(),
+            tls_handshakes: process.handshakes.get(),
+            tls_handshakes_failed: process.handshakes_failed.get(),
+            proxy_headers_refused: process.proxy_headers_refused.get(),
+            accept_errors: process.accept_errors.get(),
+            snapshots_alive: counters.snapshots_alive.get(),
+            panics: counters.panics.get(),
+            outcomes_dropped: counters.outcomes_dropped.get(),
+            access_log: self.log.as_ref().map(log),
+        }
+    }
+}
+
+fn pool_status(pool: &PoolSnapshot) -> PoolStatus {
+    let settings = &pool.pool;
+    let is_keyed = settings.scheduler.method.is_keyed();
+    let mut keys = pool.memory.locality.by_server();
+    let mut servers = Vec::with_capacity(pool.candidates.len());
+    for (candidate, endpoint) in pool.candidates.iter().zip(&pool.endpoints) {
+        let keys = is_keyed.then(|| keys.next().unwrap_or(0));
+        servers.push(server_status(candidate, endpoint, keys));
+    }
+    let holdings = servers.iter().filter_map(|server| server.keys).sum();
+    PoolStatus {
+        name: settings.name.to_string(),
+        scheduler: settings.scheduler.method.name().to_owned(),
+        key: settings.key.as_ref().filter(|_| is_keyed).map(ToString::to_string),
+        in_panic: pool.in_panic,
+        locality: is_keyed.then(|| locality_status(&pool.memory, holdings)),
+        servers,
+    }
+}
+
+fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) -> ServerStatus {
+    let ServerFigures {
+        active,
+        requests,
+        answers: [informational, success, redirection, client_error, server_error],
+        bytes_to_server,
+        bytes_to_client,
+        connect_errors,
+        connect_timeouts,
+        resets,
+        response_timeouts,
+        malformed,
+        retries,
+        client_aborts,
+        connect_failures_in_a_row,
+    } = endpoint.record.figures();
+    let answers = Answers { informational, success, redirection, client_error, server_error };
+    let load = &candidate.load;
+    let known = |nanos: u64| (nanos > 0).then_some(nanos / 1_000);
+    ServerStatus {
+        name: candidate.server.id.server.to_string(),
+        address: candidate.server.address.to_string(),
+        state: state_word(candidate.state).to_owned(),
+        weight: candidate.server.weight,
+        share: f64::from(candidate.share.units()) / f64::from(UNITS_OF_A_WEIGHT),
+        max: candidate.max,
+        in_flight: active,
+        requests,
+        retries,
+        answers,
+        failures: Failures {
+            connect_errors,
+            connect_timeouts,
+            resets,
+            response_timeouts,
+            malformed,
+            connects_in_a_row: connect_failures_in_a_row,
+        },
+        client_aborts,
+        bytes_to_server,
+        bytes_to_client,
+        latency_us: micros(load.latency()).checked_div(answers.total()),
+        service_us: known(load.pace.service_nanos()),
+        peak_latency_us: Some(micros(load.pace.peak_latency())).filter(|micros| *micros > 0),
+        capacity_per_second: load.pace.answers_per_second().map(|answers| rounded(answers, 100.0)),
+        keys,
+    }
+}
+
+/// What a share counts for a weight of 1.
+const UNITS_OF_A_WEIGHT: u32 = crate::pure::pool::Share::of(1).units();
+
+fn locality_status(memory: &Memory, holdings: u64) -> LocalityStatus {
+    let locality = &memory.locality;
+    let distinct = locality.distinct();
+    let (hits, misses) = memory.costs.counts();
+    let told = hits + misses;
+    let top_key = |(key, share): (u64, f64)| TopKey {
+        name: locality.name_of(key).map(String::from),
+        hash: format!("{key:016x}"),
+        share: rounded(share, 10_000.0),
+    };
+    LocalityStatus {
+        distinct_keys: distinct,
+        // Both are estimates: less than one server has no key that there has been.
+        replicas_per_key: (distinct > 0).then(|| rounded((holdings as f64 / distinct as f64).max(1.0), 100.0)),
+        hits,
+        misses,
+        hit_rate: (told > 0).then(|| rounded(hits as f64 / told as f64, 10_000.0)),
+        miss_penalty_us: memory.costs.penalty().map(micros),
+        top_keys: memory.hottest(TOP_KEYS).into_iter().map(top_key).collect(),
+        table: memory.usage().map(|usage| TableStatus {
+            keys: usage.entries,
+            capacity: usage.capacity,
+            evictions: usage.evictions,
+        }),
+        moved: (memory.moved.of > 0).then_some(MovedKeys { keys: memory.moved.keys, of: memory.moved.of }),
+    }
+}
+
+const fn state_word(state: State) -> &'static str {
+    match state {
+        State::Up => "up",
+        State::Recovering => "recovering",
+        State::Suspect { by_overload: false } => "suspect",
+        State::Suspect { by_overload: true } => "overloaded",
+        State::Down => "down",
+        State::Drained => "drained",
+        State::Maintenance => "maintenance",
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// To so many parts of one.
+fn rounded(value: f64, parts: f64) -> f64 {
+    (value * parts).round() / parts
+}
