@@ -37,14 +37,18 @@ pub struct Persistence {
     pub source: Option<SourceForm>,
     /// The pool, as tokens name it.
     pub pool: PoolTag,
-    /// The pool's servers in file order, as tokens name them.
+    /// The pool's servers, backups last, as tokens name them.
     pub servers: Vec<ServerTag>,
 }
 
 impl Persistence {
     /// None yet, for the pool of that name and these servers.
     pub fn new(pool: &str, servers: &[std::sync::Arc<Server>]) -> Self {
-        let servers = servers.iter().map(|server| ServerTag::of(&server.id.server)).collect();
+        let tags = |is_backup: bool| {
+            let of_kind = servers.iter().filter(move |server| server.is_backup == is_backup);
+            of_kind.map(|server| ServerTag::of(&server.id.server))
+        };
+        let servers = tags(false).chain(tags(true)).collect();
         let pool = PoolTag::of(pool);
         Self { cookie: None, learn: None, header: None, tls_session: None, source: None, pool, servers }
     }
@@ -190,7 +194,7 @@ pub struct Shown<'a> {
 /// The most cookies of our name that are looked at: two paths or domains may have one each.
 const COOKIES_MAX: usize = 4;
 
-/// Reads what a request shows. `candidates` are the pool's servers in file order; `open` opens a token, `seed` is secret.
+/// Reads what a request shows. `candidates` are the pool's servers; `open` opens a token, `seed` is secret.
 pub fn read_claim(
     persistence: &Persistence,
     shown: &Shown<'_>,
@@ -219,8 +223,7 @@ pub fn read_claim(
     let session = persistence.tls_session.and_then(|ttl| key(Form::TlsSession, &shown.session?, ttl));
     let source =
         persistence.source.and_then(|form| key(Form::Source, network_of(shown.client, form).as_slice(), form.ttl));
-    let home =
-        persistence.tls_session.and(shown.session).and_then(|identity| home_of(&identity, persistence, candidates));
+    let home = persistence.tls_session.and(shown.session).and_then(|identity| home_of(&identity, candidates));
     Claim { cookie, keys: [learned, header, session, source], session_home: home }
 }
 
@@ -232,7 +235,10 @@ pub fn learned_key(form: &NamedForm, value: &[u8], seed: u64) -> Key {
 /// The server of that name among the pool's.
 fn slot_of(persistence: &Persistence, candidates: &[Candidate], server: ServerTag) -> Option<ServerSlot> {
     let place = persistence.servers.iter().position(|known| *known == server)?;
-    candidates.get(place).map(|candidate| candidate.slot)
+    // Candidates stand in the same order; where they ever should not, names decide.
+    let is_it = |candidate: &&Candidate| ServerTag::of(&candidate.server.id.server) == server;
+    let found = candidates.get(place).filter(is_it).or_else(|| candidates.iter().find(is_it));
+    found.map(|candidate| candidate.slot)
 }
 
 /// The network that an address is of, in bytes: as many bits as the form counts, then zeros.
@@ -262,13 +268,15 @@ impl Network {
 }
 
 /// Where the client of a TLS session belongs: weighted rendezvous hashing (Schindelhauer, Schomaker 2005) of its identity over
-/// the servers by name and configured weight, so that all nodes agree without talking.
-fn home_of(identity: &SessionIdentity, persistence: &Persistence, candidates: &[Candidate]) -> Option<ServerSlot> {
+/// the servers by name and configured weight, so that all nodes agree without talking. Backups are home where there is nobody
+/// else.
+fn home_of(identity: &SessionIdentity, candidates: &[Candidate]) -> Option<ServerSlot> {
     let key = hash(identity, 0);
     let mut best: Option<(Wait, ServerSlot)> = None;
-    for (tag, candidate) in persistence.servers.iter().zip(candidates) {
+    let has_regular = candidates.iter().any(|candidate| !candidate.server.is_backup);
+    for candidate in candidates.iter().filter(|candidate| !(has_regular && candidate.server.is_backup)) {
         let weight = candidate.server.weight;
-        let wait = Wait::of(key, tag.0, weight);
+        let wait = Wait::of(key, ServerTag::of(&candidate.server.id.server).0, weight);
         if weight > 0 && best.is_none_or(|(shortest, _)| wait.is_shorter(shortest)) {
             best = Some((wait, candidate.slot));
         }

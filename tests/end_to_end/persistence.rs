@@ -526,3 +526,45 @@ fn tls_sessions_of_every_listener_outlive_a_restart_given_a_secret() {
         assert_eq!(ask_over_tls(start().address(), &config, 1).0, kind);
     }
 }
+
+#[test]
+fn a_client_waits_for_its_own_server_and_is_served_elsewhere_when_its_time_is_up() {
+    for (timeout, elsewhere) in [("30s", false), ("50ms", true)] {
+        let (own, gate) = Origin::gated();
+        let other = Origin::new("o2");
+        let lines = format!("persist cookie=\"N\"; queue max=10 timeout=\"{timeout}\"");
+        let proxy = node([Server::with(&own, "max=1"), (&other).into()], &lines);
+        let cookie = token(SECRET, "o1", 0);
+        let request = format!("GET / HTTP/1.1\r\nHost: a.test\r\nCookie: {cookie}\r\n\r\n");
+        let (mut first, mut second) = (proxy.client(), proxy.client());
+        first.send(&request);
+        own.wait_for_requests(1);
+        second.send(&request);
+        // Others do not wait for what they do not need.
+        assert_eq!(proxy.client().get("/").text(), "o2");
+        if !elsewhere {
+            gate.open();
+        }
+        let answer = second.response();
+        assert_eq!(answer.text(), if elsewhere { "o2" } else { "late" });
+        assert_eq!(cookie_of(&answer), None, "the client still belongs to its server");
+        gate.open();
+        assert_eq!(first.response().text(), "late");
+        assert_eq!(with_cookie(&mut second, &cookie).text(), "late");
+    }
+}
+
+#[test]
+fn a_backup_keeps_the_clients_that_it_has_got() {
+    let [first, second, spare] = origins();
+    let servers = || [Server::with(&spare, "backup=#true"), (&first).into(), (&second).into()];
+    let proxy = node(servers(), "persist cookie=\"N\"");
+    let mut client = proxy.client();
+    // The servers of the pool are called o1, the backup, then o2 and o3.
+    for (name, text) in [("o1", "o3"), ("o2", "o1"), ("o3", "o2")] {
+        let answer = with_cookie(&mut client, &token(SECRET, name, 0));
+        assert_eq!((answer.text().as_str(), cookie_of(&answer)), (text, None), "{name}");
+    }
+    let new: Vec<_> = (0..6).map(|_| client.get("/").text()).collect();
+    assert!(new.iter().all(|text| text != "o3"), "{new:?}");
+}

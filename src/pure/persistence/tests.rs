@@ -113,15 +113,11 @@ fn clients_of_one_network_are_one_client() {
 
 #[test]
 fn sessions_have_homes_by_weight_and_name_alone() {
-    let pool = |weights: &[(&str, u16)]| {
-        let mut pool = Persistence::new("p", &servers(weights));
-        pool.tls_session = Some(Duration::from_secs(60));
-        (pool, candidates(&servers(weights)))
-    };
-    let home = |(pool, candidates): &(Persistence, Vec<Candidate>), number: u64| {
+    let pool = |weights: &[(&str, u16)]| candidates(&servers(weights));
+    let home = |candidates: &[Candidate], number: u64| {
         let mut identity = SessionIdentity::default();
         identity[..8].copy_from_slice(&number.to_le_bytes());
-        let slot = home_of(&identity, pool, candidates).unwrap();
+        let slot = home_of(&identity, candidates).unwrap();
         candidates.iter().find(|candidate| candidate.slot == slot).unwrap().server.id.server.to_string()
     };
     let one = pool(&[("a", 3), ("b", 1), ("c", 0)]);
@@ -134,7 +130,14 @@ fn sessions_have_homes_by_weight_and_name_alone() {
         of_a += usize::from(here == "a");
     }
     assert!((7_300..7_700).contains(&of_a), "{of_a} of 10000 where three quarters are due");
-    assert_eq!(home_of(&[0; 16], &pool(&[("a", 0)]).0, &pool(&[("a", 0)]).1), None);
+    assert_eq!(home_of(&[0; 16], &pool(&[("a", 0)])), None);
+    // A backup is home where there is nobody else.
+    let mut one = one;
+    let spare = |candidate: &mut Candidate| Arc::make_mut(&mut candidate.server).is_backup = true;
+    one.iter_mut().take(1).for_each(spare);
+    assert!((0..100).all(|number| home(&one, number) == "b"));
+    one.iter_mut().for_each(spare);
+    assert!((0..100).any(|number| home(&one, number) == "a"));
 }
 
 #[test]
