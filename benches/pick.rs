@@ -22,6 +22,7 @@ fn pool(count: u32, weight_of: impl Fn(u32) -> u16, is_out: impl Fn(u32) -> bool
                 address: Address::Name("host".to_owned(), 80),
                 weight: weight_of(number),
                 max: Some(1_000_000),
+                is_backup: false,
             }),
             slot: ServerSlot(number),
             incarnation: 0,

@@ -8,4 +8,5 @@ pub mod rehearsal;
 pub mod remap;
 pub mod rule_files;
 pub mod run;
+pub mod secret;
 pub mod status;

@@ -1,6 +1,7 @@
 //! Pure layer: everything that is decided, parsed or computed. No socket, no clock, no log, no runtime: bytes, numbers and
 //! points in time go in, values come out, so that all of it can be tested by itself.
 pub mod cache_status;
+pub mod clock_table;
 pub mod config;
 pub mod control;
 pub mod decision;
@@ -12,6 +13,7 @@ pub mod identity;
 pub mod key_table;
 pub mod locality;
 pub mod naming;
+pub mod persistence;
 pub mod pool;
 pub mod proxy_protocol;
 pub mod refusal;

@@ -472,9 +472,8 @@ fn all_keys_of_the_object_are_always_there() {
     assert!(expected.iter().all(|key| all.iter().any(|found| found == key)) && all.len() == expected.len(), "{all:?}");
 }
 
-#[test]
-fn a_pool_without_a_server_that_may_is_told() {
-    let text = "listen \"127.0.0.1:80\"\npool \"p\" { server \"s\" \"127.0.0.1:1\" weight=0 }\nrule \"r\" use=\"p\"\n";
+/// What is explained of a GET by this text of a rule file.
+fn explained(text: &str) -> Explanation {
     let config = load_text(text).unwrap();
     let rules = RuleSet::compile(config.rules.clone()).unwrap();
     let rehearsal = Rehearsal::new(Arc::new(config), Arc::new(rules));
@@ -485,14 +484,22 @@ fn a_pool_without_a_server_that_may_is_told() {
         client: [127, 0, 0, 1].into(),
         listener: None,
     };
-    let explanation = Explanation::of(&rehearsal, &request);
-    assert_eq!(explanation.answer.as_ref().map(|answer| (answer.status, answer.reason)), Some((503, "no-server")));
-    let text = explanation.text(Style::Plain);
-    for part in [
-        "is answered with 503, by the rule `r`",
-        "s at 127.0.0.1:1: weight 0, 0 in flight, not eligible: its weight is 0",
-    ] {
-        assert!(text.contains(part), "{part} in\n{text}");
+    Explanation::of(&rehearsal, &request)
+}
+
+#[test]
+fn a_pool_without_a_server_that_may_is_told() {
+    for (queue, reason) in [("", "no-server"), ("; queue", "queue-timeout")] {
+        let pool = format!("pool \"p\" {{ server \"s\" \"127.0.0.1:1\" weight=0{queue}; }}");
+        let explanation = explained(&format!("listen \"127.0.0.1:80\"\n{pool}\nrule \"r\" use=\"p\"\n"));
+        assert_eq!(explanation.answer.as_ref().map(|answer| (answer.status, answer.reason)), Some((503, reason)));
+        let text = explanation.text(Style::Plain);
+        for part in [
+            "is answered with 503, by the rule `r`",
+            "s at 127.0.0.1:1: weight 0, 0 in flight, not eligible: its weight is 0",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
     }
 }
 

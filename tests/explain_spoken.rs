@@ -1,4 +1,5 @@
-//! `pointsman explain`: what it says of the way to the server: the protocol, how it is verified, and the PROXY header.
+//! `pointsman explain`: what it says of the way to the server: the protocol, how it is verified, and the PROXY header; and that a
+//! backup had to help.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -43,4 +44,28 @@ fn it_says_what_is_spoken_to_the_server() {
         assert_eq!(told.forward.as_ref().unwrap().spoken.as_deref(), Some(expected));
         assert!(told.text(Style::Plain).contains(&format!("\nspoken     {expected}\n")));
     }
+}
+
+/// What is explained of a GET by this text of a rule file.
+fn told(text: &str) -> String {
+    let rehearsal = rehearsal_of(&MemoryFiles::one("rules.kdl", text), Path::new("rules.kdl")).unwrap();
+    let client = Ipv4Addr::LOCALHOST.into();
+    let request = RequestDescription { method: "GET", url: "http://a.test/", headers: &[], client, listener: None };
+    Explanation::of(&rehearsal, &request).text(Style::Plain)
+}
+
+#[test]
+fn a_backup_that_has_to_help_is_told() {
+    let servers = "server \"spare\" \"127.0.0.1:2\" backup=#true; server \"s\" \"127.0.0.1:1\" weight=0";
+    let text = format!("listen \"127.0.0.1:80\"\npool \"p\" {{ {servers}; }}\nrule \"r\" use=\"p\"\n");
+    let said = told(&text);
+    for part in [
+        "goes to the server `spare` at 127.0.0.1:2",
+        "spare at 127.0.0.1:2: backup, weight 1, 0 in flight, eligible",
+        "no server but the backups may get this request",
+    ] {
+        assert!(said.contains(part), "{part} in\n{said}");
+    }
+    let said = told(&text.replace("weight=0", ""));
+    assert!(said.contains("goes to the server `s`") && !said.contains("but the backups"), "{said}");
 }

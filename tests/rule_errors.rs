@@ -149,7 +149,7 @@ fn unknown_scheduler() {
 
 #[test]
 fn later_node() {
-    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; persist cookie="S" }"##));
+    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; check "/health" }"##));
 }
 
 #[test]

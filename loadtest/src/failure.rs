@@ -14,6 +14,12 @@ impl Failure {
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
+
+    /// In one line, for a table: the errors that a program has marked as such, or else everything.
+    pub fn brief(&self) -> String {
+        let marked: Vec<&str> = self.0.split("× ").skip(1).filter_map(|marked| marked.lines().next()).collect();
+        if marked.is_empty() { self.0.replace('\n', " ") } else { marked.join("; ") }
+    }
 }
 
 impl fmt::Display for Failure {
@@ -31,5 +37,17 @@ pub trait While<T> {
 impl<T, E: fmt::Display> While<T> for Result<T, E> {
     fn doing(self, doing: impl FnOnce() -> String) -> Outcome<T> {
         self.map_err(|cause| Failure(format!("{}: {cause}", doing())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_brief_only_what_is_marked_as_an_error_is_said() {
+        let said = "starting it (it said: × `cbr` is not known\n ╭─[x:1:2]\n  × nor is `key`\n 3 │ y)";
+        assert_eq!(Failure::new(said).brief(), "`cbr` is not known; nor is `key`");
+        assert_eq!(Failure::new("no\nanswer").brief(), "no answer");
     }
 }

@@ -5,17 +5,29 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool of the terminal")]
 
 mod accounting;
+mod alarm;
 mod bare;
 mod call;
+mod catalogue;
 mod child;
 mod client;
 mod clock;
+mod contender;
+mod drawing;
+mod experiment;
+mod experiments;
 mod failure;
+mod farm;
+mod figures;
 mod grpc_origin;
 mod idle;
 mod instructions;
+mod law;
 mod load;
+mod locality;
+mod lru;
 mod machine;
+mod open_loop;
 mod options;
 mod origin;
 mod peers;
@@ -25,8 +37,11 @@ mod rounds;
 mod row;
 mod site;
 mod soak;
+mod station;
 mod statistics;
+mod target;
 mod template;
+mod uneven;
 mod wire;
 
 use std::process::ExitCode;

@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bare;
 use crate::clock;
+use crate::contender::Contender;
+use crate::experiments;
 use crate::failure::{Outcome, While};
 use crate::grpc_origin;
 use crate::load::Protocol;
@@ -31,6 +33,10 @@ enum Command {
     Idle(Idle),
     /// Every kind of client at once and for long: no error, no descriptor left, no memory that grows
     Soak(Soak),
+    /// Where requests for the same content go: hit rates, latencies, balance and what a failure costs
+    Cache(Cache),
+    /// Servers of unlike speeds, and jobs of very unlike sizes
+    Uneven(Uneven),
     /// The bare servers that idle TLS and HTTP/2 clients are compared with
     #[command(hide = true)]
     BareServer { protocol: Protocol, port: u16, files: Vec<PathBuf> },
@@ -155,6 +161,59 @@ pub struct Soak {
     pub out: Option<PathBuf>,
 }
 
+/// What the experiments about the choice of a server share.
+#[derive(Args)]
+pub struct Placing {
+    /// Short runs, to see whether everything works
+    #[arg(long)]
+    pub quick: bool,
+    /// Who is measured [default: all that the experiment compares]
+    #[arg(long, value_delimiter = ',')]
+    pub products: Vec<Contender>,
+    /// Where what is drawn by lot begins: arrivals, keys, their names, and who is killed
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Seconds that count in each run
+    #[arg(long)]
+    pub seconds: Option<u64>,
+    /// The binary to measure [default: this workspace's, built with --release]
+    #[arg(long)]
+    pub pointsman: Option<PathBuf>,
+    /// The proxy's core [default: the last]
+    #[arg(long)]
+    pub proxy_core: Option<usize>,
+    /// The cores of servers and client [default: all others]
+    #[arg(long, value_delimiter = ',')]
+    pub load_cores: Option<Vec<usize>>,
+    /// Where pictures go [default: loadtest/results]
+    #[arg(long)]
+    pub results: Option<PathBuf>,
+    /// Also write the report to this file
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Cache {
+    #[command(flatten)]
+    pub placing: Placing,
+    /// Exponents of Zipf's law [default: 0.9,1.0,1.1, with --quick 1.0]
+    #[arg(long, value_delimiter = ',')]
+    pub alphas: Vec<f64>,
+    /// The rate, as a part of what the servers could do if every key had one home
+    #[arg(long, default_value_t = 0.55)]
+    pub load: f64,
+    /// Keys [default: 10000, with --quick 4000]
+    #[arg(long)]
+    pub keys: Option<usize>,
+}
+
+#[derive(Args)]
+pub struct Uneven {
+    #[command(flatten)]
+    pub placing: Placing,
+}
+
 impl std::fmt::Display for Product {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(self.to_possible_value().as_ref().map_or("", |value| value.get_name()))
@@ -181,6 +240,14 @@ impl Options {
             Command::Soak(options) => {
                 let (text, passed) = peers::soak(&options)?;
                 (text, passed, options.out)
+            }
+            Command::Cache(options) => {
+                let (text, passed) = experiments::cache(&options)?;
+                (text, passed, options.placing.out)
+            }
+            Command::Uneven(options) => {
+                let (text, passed) = experiments::uneven(&options)?;
+                (text, passed, options.placing.out)
             }
             Command::BareServer { .. } | Command::GrpcOrigin { .. } => return Ok(true),
         };

@@ -186,7 +186,8 @@ impl Proxy {
         Ok(site.path(&file))
     }
 
-    fn recipe(product: Product, setting: &Setting, site: &Site, file: &std::path::Path) -> Recipe {
+    /// How `product` is started with a configuration.
+    pub fn recipe(product: Product, setting: &Setting, site: &Site, file: &std::path::Path) -> Recipe {
         let core = setting.core.to_string();
         let mut command = setting.under.clone();
         match product {

@@ -15,12 +15,21 @@ impl Numbers {
 
     /// A number below `bound`, which is small against 2^32; 0 for a bound of 0.
     pub fn below(&mut self, bound: usize) -> usize {
+        usize::try_from((u128::from(self.next()) * bound as u128) >> 64).unwrap_or(0)
+    }
+
+    /// A number between 0 and 1, never one of the two.
+    #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
+    pub fn unit(&mut self) -> f64 {
+        ((self.next() >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
+    }
+
+    fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^= mixed >> 31;
-        usize::try_from((u128::from(mixed) * bound as u128) >> 64).unwrap_or(0)
+        mixed ^ (mixed >> 31)
     }
 
     /// Puts `items` into another order, each as likely.
@@ -77,6 +86,13 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some(f64::midpoint(low, high))
 }
 
+/// The least value that at least `part` of all are not above (nearest rank); `None` without a value. `sorted` is in order.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts")]
+pub fn percentile<T: Copy>(sorted: &[T], part: f64) -> Option<T> {
+    let rank = (part * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied()
+}
+
 #[allow(clippy::cast_precision_loss, reason = "a number of rounds")]
 fn mean(values: impl Iterator<Item = f64>, count: usize) -> f64 {
     values.sum::<f64>() / count as f64
@@ -116,6 +132,28 @@ mod tests {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+
+    #[test]
+    fn a_percentile_is_the_least_value_that_enough_are_not_above() {
+        assert_eq!(percentile::<u32>(&[], 0.5), None);
+        let sorted: Vec<u32> = (1..=200).collect();
+        for part in [0.001, 0.01, 0.5, 0.505, 0.99, 0.999, 1.0] {
+            let enough = |value: &u32| sorted.iter().filter(|other| *other <= value).count() as f64 >= part * 200.0;
+            assert_eq!(percentile(&sorted, part), sorted.iter().copied().find(enough), "{part}");
+        }
+        assert_eq!(percentile(&[7], 0.0), Some(7));
+    }
+
+    #[test]
+    fn numbers_between_0_and_1_are_spread_evenly() {
+        let mut numbers = Numbers::new(3);
+        let drawn: Vec<f64> = (0..40_000).map(|_| numbers.unit()).collect();
+        for tenth in 0..10 {
+            let (low, high) = (f64::from(tenth) / 10.0, f64::from(tenth + 1) / 10.0);
+            let inside = drawn.iter().filter(|number| (low..high).contains(*number)).count();
+            assert!((3_760..=4_240).contains(&inside), "{inside} from {low} to {high}");
+        }
     }
 
     #[test]

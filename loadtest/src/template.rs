@@ -5,7 +5,8 @@
 
 use crate::failure::{Failure, Outcome};
 
-const MARKS: [&str; 8] = ["silent", "logged", "small", "large", "splice", "h1", "h2c", "grpc"];
+const MARKS: [&str; 12] =
+    ["silent", "logged", "small", "large", "splice", "h1", "h2c", "grpc", "hash", "leastconn", "uri", "bounded"];
 
 /// Whether a template has lines for `mark`.
 pub fn knows(template: &str, mark: &str) -> bool {

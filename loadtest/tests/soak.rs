@@ -2,24 +2,13 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "what fails here fails the test")]
 
+#[path = "support/binaries.rs"]
+mod binaries;
+
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const LOADTEST: &str = env!("CARGO_BIN_EXE_loadtest");
-
-/// The binary beside the other one, brought up to date first.
-fn pointsman() -> PathBuf {
-    let profile = Path::new(LOADTEST).parent().expect("a folder of the profile");
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "--quiet", "--package", "pointsman", "--bin", "pointsman", "--target-dir"]);
-    command.arg(profile.parent().expect("a folder of the target")).current_dir(env!("CARGO_MANIFEST_DIR"));
-    if profile.ends_with("release") {
-        command.arg("--release");
-    }
-    assert!(command.status().expect("cargo starts").success(), "pointsman does not build");
-    profile.join("pointsman")
-}
+use binaries::{LOADTEST, pointsman};
 
 /// The cells of the report's table that have no exchanges, as `row, column`.
 fn unseen(report: &str) -> BTreeSet<String> {

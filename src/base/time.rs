@@ -59,6 +59,22 @@ pub fn instant_of(at: Timestamp) -> Instant {
     *ORIGIN + Duration::from_nanos(at.as_nanos().min(u64::MAX / 4))
 }
 
+/// A point in time by the wall clock, in whole seconds since 1970: what nodes and processes agree on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnixTime(pub u64);
+
+impl UnixTime {
+    /// That of the wall clock's `time`; the origin where it is earlier.
+    pub fn of(time: SystemTime) -> Self {
+        Self(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs())
+    }
+
+    /// The time from `earlier` to here; zero where `earlier` is later.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_secs(self.0.saturating_sub(earlier.0))
+    }
+}
+
 /// Reads the wall clock, for logs, cookies and certificates: never for measuring.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub fn wall_clock() -> SystemTime {

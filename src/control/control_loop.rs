@@ -23,7 +23,7 @@ use crate::pure::config::Config;
 use crate::pure::control::{
     CHECKS_MAX, Change, Check, CheckFailure, CheckId, Control, Effect, Event, Order, OutcomeSummary, TICK, Watched,
 };
-use crate::pure::pool::{Address, State};
+use crate::pure::pool::{Address, Share, State};
 use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::compile::RuleSet;
 use crate::shared::outcome::OutcomeReceiver;
@@ -280,15 +280,22 @@ impl ControlLoop {
     /// Takes over the servers of the snapshot.
     fn know_servers(&mut self) {
         let snapshot = self.store.load();
-        let pools = || snapshot.pools.iter().flat_map(|pool| pool.candidates.iter().zip(&pool.endpoints));
-        self.servers = pools().map(|(candidate, endpoint)| (candidate.slot, Arc::clone(endpoint))).collect();
+        let pools = || {
+            snapshot.pools.iter().flat_map(|pool| {
+                let servers = pool.candidates.iter().zip(&pool.endpoints);
+                servers.map(|(candidate, endpoint)| (pool.pool.slow_start, candidate, endpoint))
+            })
+        };
+        self.servers = pools().map(|(_, candidate, endpoint)| (candidate.slot, Arc::clone(endpoint))).collect();
         let watched: Vec<Watched> = pools()
-            .map(|(candidate, _)| Watched {
+            .map(|(slow_start, candidate, _)| Watched {
                 slot: candidate.slot,
                 id: candidate.server.id.clone(),
                 incarnation: candidate.incarnation,
                 state: candidate.state,
-                has_share: !candidate.share.is_zero(),
+                share: candidate.share,
+                whole: Share::of(candidate.server.weight),
+                slow_start,
             })
             .collect();
         self.handle(Event::Reload(&watched));
@@ -300,6 +307,11 @@ impl ControlLoop {
         for effect in self.effects.drain(..) {
             match effect {
                 Effect::SetState(slot, state) => changes.push(StateChange { slot, state, share: None }),
+                Effect::SetShare(slot, share) => {
+                    if let Some(state) = self.control.state(slot) {
+                        changes.push(StateChange { slot, state, share: Some(share) });
+                    }
+                }
                 Effect::ForgetConnectFailures(slot) => {
                     if let Some(endpoint) = self.servers.get(&slot) {
                         endpoint.record.forget_connect_failures();

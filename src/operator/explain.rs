@@ -1,7 +1,7 @@
 //! `pointsman explain`: where a request would go, and why, each step with its reason.
 //!
 //! It says what a [`Rehearsal`] does and decides nothing itself. It needs no running proxy, opens no port and reads no
-//! certificate; and so it knows no state, load or answer of a running one.
+//! certificate, and of the files that the rules name only the `secret`, to open cookies; and so it knows no state, load or answer of a running one.
 
 mod asked;
 mod explanation;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use crate::operator::check::{Style, compile_problem, render};
 use crate::operator::rehearsal::Rehearsal;
 use crate::operator::rule_files::DiskFiles;
+use crate::operator::secret::Secret;
 use crate::pure::config::{Problem, RuleFiles, load};
 use crate::pure::rule::compile::RuleSet;
 
@@ -86,7 +87,11 @@ impl ExplainError {
 /// # Errors
 /// [`ExplainError`] where the rule files or the description of the request are wrong.
 pub fn explain(options: &ExplainOptions) -> Result<Explanation, ExplainError> {
-    let rehearsal = rehearsal_of(&DiskFiles, &options.rules)?;
+    let mut rehearsal = rehearsal_of(&DiskFiles, &options.rules)?;
+    let secret = rehearsal.config().secret.as_deref().map(Secret::read);
+    if let Some(secret) = secret {
+        rehearsal = rehearsal.with_secret(secret);
+    }
     let asked = asked::read(rehearsal.config(), options)?;
     Ok(Explanation::of(&rehearsal, &asked.description()))
 }

@@ -5,18 +5,22 @@
 //! no path has answered with a media type, draws are the first of a fixed seed. It refuses to send and to print.
 
 mod description;
+mod persistence;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use crate::base::id::{ListenerIndex, PoolIndex};
+use crate::base::id::{ListenerIndex, PoolIndex, ServerSlot};
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
 use crate::base::units::Bytes;
+use crate::operator::secret::{Secret, SecretError};
 use crate::pure::config::{Config, Listener};
 use crate::pure::decision::{Changed, Destination, Passage, Question, Seen, body_max, decide};
 use crate::pure::forwarding::{ForwardedRequest, Origin, push_request_head};
 use crate::pure::h1::request::{Parsed, RequestHead, RequestHeadError, parse_request_head};
+use crate::pure::persistence::Shown;
+use crate::pure::persistence::cookie::strip_cookie;
 use crate::pure::pool::Tried;
 use crate::pure::refusal::Refusal;
 use crate::pure::rule::captures::Captures;
@@ -30,6 +34,7 @@ use crate::shared::counters::ProcessCounters;
 use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore};
 
 pub use description::RequestDescription;
+use persistence::Sealing;
 
 /// What stands for the id that a request without one is given.
 pub const NEW_REQUEST_ID: &str = "(a new one)";
@@ -70,6 +75,8 @@ pub struct Forward {
     pub upgrade: Option<String>,
     /// The hash of the key.
     pub key: Option<u64>,
+    /// The server that the client belongs to, as far as can be known here.
+    pub own: Option<ServerSlot>,
     /// The head that the server gets.
     pub head: Vec<u8>,
 }
@@ -108,13 +115,21 @@ pub struct Rehearsed {
 #[derive(Debug)]
 pub struct Rehearsal {
     snapshot: Arc<Snapshot>,
+    sealing: Sealing,
 }
 
 impl Rehearsal {
     /// On this configuration and its rules, as they are at a start.
     pub fn new(config: Arc<Config>, rules: Arc<RuleSet>) -> Self {
         let store = SnapshotStore::new(config, rules, Arc::new(ProcessCounters::default()));
-        Self { snapshot: store.load() }
+        Self { snapshot: store.load(), sealing: Sealing::default() }
+    }
+
+    /// The same with the secret that the rule files name, or why it can't be read: cookies of a running proxy are opened by it.
+    #[must_use]
+    pub fn with_secret(mut self, secret: Result<Secret, SecretError>) -> Self {
+        self.sealing = Sealing::of(secret);
+        self
     }
 
     /// The configuration.
@@ -141,7 +156,8 @@ impl Rehearsal {
         if let Some(settings) = self.config().listeners.get(listener.0 as usize) {
             let name = request.server_name().filter(|_| settings.tls.is_some());
             let (snapshot, client) = (&self.snapshot, request.client);
-            let way = Way { snapshot, listener, settings, client, server_name: name.as_deref() };
+            let (server_name, sealing) = (name.as_deref(), &self.sealing);
+            let way = Way { snapshot, sealing, listener, settings, client, server_name };
             rehearsed.outcome = way.go(&request.head(), &mut rehearsed, trace).unwrap_or_else(Outcome::Refused);
         }
         rehearsed
@@ -150,7 +166,7 @@ impl Rehearsal {
     /// The server that the pool's scheduler chooses; `None`: none may get the request.
     pub fn choose(&self, forward: &Forward, trace: &mut Trace) -> Option<&Arc<Endpoint>> {
         let place = Place::of(&self.snapshot, forward.pool)?;
-        let ask = Ask { key: forward.key, tried: &Tried::NONE, now: Timestamp::ZERO };
+        let ask = Ask { key: forward.key, own: forward.own, tried: &Tried::NONE, now: Timestamp::ZERO };
         let index = Schedulers::from_start().choose(&place, &ask, trace)?;
         place.pool.endpoints.get(index)
     }
@@ -169,6 +185,7 @@ impl Rehearsal {
 #[derive(Clone, Copy)]
 struct Way<'r> {
     snapshot: &'r Snapshot,
+    sealing: &'r Sealing,
     listener: ListenerIndex,
     settings: &'r Listener,
     client: IpAddr,
@@ -177,7 +194,7 @@ struct Way<'r> {
 
 impl Way<'_> {
     fn go(&self, bytes: &[u8], rehearsed: &mut Rehearsed, trace: &mut Trace) -> Result<Outcome, Refusal> {
-        let Self { snapshot, listener, settings, client, server_name } = *self;
+        let Self { snapshot, sealing, listener, settings, client, server_name } = *self;
         let mut head = RequestHead::default();
         if parse_request_head(bytes, settings.limits.of_heads(), &mut head)? == Parsed::Partial {
             // A head that was written whole ends.
@@ -206,7 +223,7 @@ impl Way<'_> {
             Destination::Respond(status) => return Ok(Outcome::Respond(status)),
             Destination::Pool(pool) => pool,
         };
-        let settings_of_pool = &snapshot.pool(pool).ok_or(Refusal::NoServer)?.pool;
+        let held = snapshot.pool(pool).ok_or(Refusal::NoServer)?;
         trace.note("body", || {
             let places = snapshot.config.places.listeners.get(listener.0 as usize);
             let owner = match places.and_then(|places| places.body_max.as_ref()) {
@@ -216,14 +233,22 @@ impl Way<'_> {
             };
             format!("at most {}, {owner}", body_max(&rule, &settings.limits))
         });
-        let passage = Passage::of(&rule, settings_of_pool, &settings.limits, &head, &view, &captures)?;
+        let passage = Passage::of(&rule, &held.pool, &settings.limits, &head, &view, &captures)?;
+        let shown = Shown { fields: seen.fields, raw_path: seen.raw_path, client: seen.client, session: None };
+        let own = persistence::own(held, &shown, sealing, trace);
+        let mut sent = self.forwarded(&head, &view, &rehearsed.changed, &seen, passage.upgrade);
+        let hidden = held.pool.persistence.as_ref().and_then(|found| found.cookie.as_ref()).filter(|form| form.hide);
+        if let Some(form) = hidden {
+            strip_cookie(&mut sent, 0, &form.name);
+        }
         Ok(Outcome::Forward(Forward {
             pool,
             is_drawn: is_drawn(&rule, &view, &captures),
             body_max: passage.body_max,
             upgrade: passage.upgrade.map(text_of),
             key: passage.key,
-            head: self.forwarded(&head, &view, &rehearsed.changed, &seen, passage.upgrade),
+            own,
+            head: sent,
         }))
     }
 

@@ -16,6 +16,7 @@ use crate::base::time;
 use crate::control::control_loop;
 use crate::operator::admin::{Admin, AdminSocket};
 use crate::operator::rule_files::DiskFiles;
+use crate::operator::secret::{Secret, SecretError};
 use crate::operator::status::Source;
 use crate::pure::config::{self, Config, ConfigErrors, ListenAddress};
 use crate::pure::pool::Verification;
@@ -24,6 +25,7 @@ use crate::request::access_log::{LogError, LogHandle, LogThread};
 use crate::request::listener::{self, ListenError, Listener, SocketFile};
 use crate::request::process::Process;
 use crate::request::worker::{self, Start};
+use crate::shared::cookie_sealer::CookieSealer;
 use crate::shared::counters::ProcessCounters;
 use crate::shared::inbox::{Inbox, InboxError, ListeningSocket, Order};
 use crate::shared::outcome::outcome_queue;
@@ -68,6 +70,9 @@ pub enum RunError {
         /// Why.
         cause: AcceptorError,
     },
+    /// The secret can't be used.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// There are no random numbers.
     #[error("the system gives no random numbers")]
     Random,
@@ -108,6 +113,7 @@ impl RunError {
             | Self::Certificate(_)
             | Self::Tls { .. }
             | Self::UpstreamTls { .. }
+            | Self::Secret(_)
             | Self::NoUser(_) => 1,
             _ => 3,
         }
@@ -143,14 +149,17 @@ struct Running {
 fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let descriptors = raise_descriptor_limit();
     let workers = config.workers.map_or_else(default_workers, usize::from);
-    let secret = TicketSecret::random().map_err(|_| RunError::Random)?;
+    let secret = secret_of(&config)?;
+    let tickets = TicketSecret::from_bytes(secret.bytes());
+    let has_cookies = config.pools.iter().any(|pool| pool.persistence.as_ref().is_some_and(|it| it.cookie.is_some()));
+    let sealer = has_cookies.then(|| CookieSealer::new(secret.bytes()));
     let rules = Arc::new(RuleSet::compile(config.rules.clone())?);
     // Before the user changes: keys may be root's.
     let connectors = connectors(&config.pools).map_err(|(pool, cause)| RunError::UpstreamTls { pool, cause })?;
     say_insecure(&config);
     let user = config.user.as_deref().map(find_user);
     let owner = user.as_ref().and_then(|user| user.as_ref().ok());
-    let Opened { listeners, sockets, files } = open_listeners(&config, workers, &secret, owner)?;
+    let Opened { listeners, sockets, files } = open_listeners(&config, workers, &tickets, owner)?;
     let admin = config.admin.as_deref().map(|path| AdminSocket::open(path, owner)).transpose()?;
     // Before the user changes: the folder may be root's. The thread changes its user with all others.
     let log = config.access_log.as_ref().map(LogThread::start).transpose()?;
@@ -162,7 +171,7 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let connections_max = config.process.connections_max.unwrap_or_else(|| connections_for(descriptors, &sockets));
     let seed = random_seed().ok_or(RunError::Random)?;
     let shared = Process::new(config.process, connections_max, seed, Arc::clone(&counters));
-    let shared = Arc::new(shared.with_connectors(connectors));
+    let shared = Arc::new(shared.with_connectors(connectors).with_sealer(sealer));
 
     let mut receivers = Vec::with_capacity(workers);
     let mut inboxes = Vec::with_capacity(workers);
@@ -211,6 +220,21 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     tracing::info!("{workers} workers, at most {connections_max} connections, {descriptors} descriptors");
     let drain_timeout = config.process.drain_timeout;
     Ok(Running { inboxes, threads, control: Some(control), log, admin, drain_timeout, _socket_files: files })
+}
+
+/// The secret of the rule files, or one that ends with the process; that is said where it costs something.
+fn secret_of(config: &Config) -> Result<Secret, RunError> {
+    if let Some(file) = &config.secret {
+        return Ok(Secret::read(file)?);
+    }
+    let needs = config.pools.iter().filter(|pool| pool.persistence.as_ref().is_some_and(|it| it.needs_secret()));
+    for pool in needs {
+        tracing::warn!(
+            "the pool `{}` persists, and there is no `secret`: after a restart, and on a second node, its clients choose anew",
+            pool.name
+        );
+    }
+    Secret::random().map_err(|_| RunError::Random)
 }
 
 /// Says of which servers nobody knows who they are.
@@ -267,7 +291,7 @@ fn open_listeners(
     user: Option<&User>,
 ) -> Result<Opened, RunError> {
     let mut settings = Vec::with_capacity(config.listeners.len());
-    for listener in &config.listeners {
+    for (index, listener) in (0..).zip(&config.listeners) {
         let Some(tls) = &listener.tls else {
             settings.push(None);
             continue;
@@ -276,7 +300,9 @@ fn open_listeners(
         // In the order in which we would rather have them.
         let spoken = [(listener.protocols.http2, HTTP2), (listener.protocols.http1, HTTP1)];
         let alpn: Vec<&[u8]> = spoken.into_iter().filter_map(|(is_spoken, name)| is_spoken.then_some(name)).collect();
-        let acceptor = TlsAcceptor::with_policies(&certificates, listener.address.stand_in().ip(), secret, &alpn);
+        let (address, has_identities) =
+            (listener.address.stand_in().ip(), config.needs_session_identity(ListenerIndex(index)));
+        let acceptor = TlsAcceptor::with_policies(&certificates, address, secret, &alpn, has_identities);
         settings.push(Some(acceptor.map_err(|cause| RunError::Tls { listener: listener.address.to_string(), cause })?));
     }
     let mut listeners = Vec::with_capacity(config.listeners.len());

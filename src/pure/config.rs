@@ -26,6 +26,7 @@ mod mistakes;
 mod names;
 mod node;
 mod patterns;
+mod persist;
 pub mod places;
 mod pool;
 mod predicates;
@@ -44,11 +45,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::id::ListenerIndex;
+use crate::base::id::{ListenerIndex, PoolIndex};
 use crate::base::units::Bytes;
 use crate::pure::h1::request::HeadLimits;
 use crate::pure::pool::Pool;
-use crate::pure::rule::{Cidr, Rule};
+use crate::pure::rule::{Action, Cidr, Rule};
 
 pub use expect::url_trouble;
 pub use field::{is_token, is_value};
@@ -76,6 +77,8 @@ pub struct Config {
     pub resolvers: Vec<SocketAddr>,
     /// Whom to become once the ports are bound.
     pub user: Option<String>,
+    /// The file of what nodes and restarts share: keys of cookies and tickets come from it. `None`: they are this process's alone.
+    pub secret: Option<PathBuf>,
     /// Where requests are logged; `None`: nowhere.
     pub access_log: Option<AccessLog>,
     /// The unix socket at which operators ask the running proxy; `None`: nowhere.
@@ -87,6 +90,23 @@ pub struct Config {
 }
 
 impl Config {
+    /// Whether TLS sessions of that listener need an identity: some rule may send its requests to a pool that persists by them.
+    pub fn needs_session_identity(&self, listener: ListenerIndex) -> bool {
+        let persists = |pool: &PoolIndex| {
+            let pool = self.pools.get(pool.0 as usize);
+            pool.and_then(|pool| pool.persistence.as_ref()).is_some_and(|found| found.tls_session.is_some())
+        };
+        self.rules.iter().any(|rule| {
+            let is_reached = rule.when.listeners.is_empty() || rule.when.listeners.contains(&listener);
+            is_reached
+                && match &rule.action {
+                    Action::Use(pool) => persists(pool),
+                    Action::Split { arms, .. } => arms.iter().any(|(pool, _)| persists(pool)),
+                    Action::Redirect { .. } | Action::Respond { .. } => false,
+                }
+        })
+    }
+
     /// The listener that `text` names by its address, as rules do: `*:80` and `[::]:80` are the same.
     pub fn listener_named(&self, text: &str) -> Option<ListenerIndex> {
         let position = match address::listener_named(text, |file| file.into()) {

@@ -4,11 +4,14 @@
 //! snapshot, checks to run, lines to log. The rules so far:
 //!
 //! - Up → Suspect: three connects in a row that failed ([`watch::CONNECT_FAILURES_MAX`]).
-//! - While Suspect or Down: a TCP check every 250 ms with a timeout of 300 ms.
+//! - While not Up: a TCP check every 250 ms with a timeout of 300 ms.
 //! - Suspect → Down: checks agree with what requests saw: one is refused, or [`watch::FALL`] find no way to the server. One
 //!   that times out does not: overload is never treated as death. The last server of a pool that could get requests stays
 //!   Suspect and is tried: better a doubtful server than none.
 //! - Suspect, Down → Up: two good checks in a row, begun at least 250 ms apart.
+//! - In a pool with `slow-start` they lead to Recovering instead, and so does the way back from Maintenance and a server that a
+//!   reload brings: its share rises from a tenth to the whole in that time ([`climb`]), and then it is Up. One failure on the
+//!   way, and it is what it was before, Down or Suspect; a check that times out makes it Suspect.
 //! - Drained and Maintenance: by an order, and left by an order alone.
 //!
 //! That a pool of which fewer than half is available ignores suspicion is the snapshot's to say
@@ -22,8 +25,9 @@ use std::time::Duration;
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
-use crate::pure::pool::State;
+use crate::pure::pool::{Share, State};
 
+pub mod climb;
 pub mod evidence;
 pub mod watch;
 
@@ -110,8 +114,12 @@ pub struct Watched {
     pub incarnation: u32,
     /// Its state in the snapshot.
     pub state: State,
-    /// Whether it has a share: without one it is no help to others.
-    pub has_share: bool,
+    /// Its share in the snapshot.
+    pub share: Share,
+    /// Its configured share.
+    pub whole: Share,
+    /// How long its share rises when it comes back; `None`: not at all.
+    pub slow_start: Option<Duration>,
 }
 
 /// A check to run.
@@ -130,6 +138,8 @@ pub struct Check {
 pub enum Effect {
     /// Publish this state.
     SetState(ServerSlot, State),
+    /// Publish this share, with the server's state.
+    SetShare(ServerSlot, Share),
     /// The server's connect failures in a row have been dealt with: count anew.
     ForgetConnectFailures(ServerSlot),
     /// Connect to the server and tell how it went.
@@ -157,6 +167,10 @@ pub struct Control {
     servers: BTreeMap<ServerSlot, Watch>,
     /// Those that are being checked.
     checked: BTreeSet<ServerSlot>,
+    /// Those whose share rises.
+    climbing: BTreeSet<ServerSlot>,
+    /// Whether the servers of a start are known: later ones come by a reload.
+    has_started: bool,
     /// The checks that run, and when each is given up for lost.
     running: BTreeMap<CheckId, Timestamp>,
     next_check: u64,
@@ -169,6 +183,8 @@ impl Control {
         Self {
             servers: BTreeMap::new(),
             checked: BTreeSet::new(),
+            climbing: BTreeSet::new(),
+            has_started: false,
             running: BTreeMap::new(),
             next_check: 0,
             rng: Rng::new(seed),
@@ -178,15 +194,23 @@ impl Control {
     /// Weighs an event. What is to be done is added to `effects`. `now` never goes back.
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>, effects: &mut Vec<Effect>) {
         match event {
-            Event::Tick => self.run_due_checks(now, effects),
-            Event::Outcomes(slot, seen) => self.update(slot, effects, |watch, rng| watch.saw(now, &seen, rng)),
+            Event::Tick => {
+                for slot in self.climbing.clone() {
+                    self.update(slot, effects, |watch, rng| watch.climb_on(now, rng));
+                }
+                self.run_due_checks(now, effects);
+            }
+            Event::Outcomes(slot, seen) => {
+                self.update(slot, effects, |watch, rng| watch.saw(now, &seen, rng));
+                self.fall_if_dead(slot, effects);
+            }
             Event::CheckDone(check, slot, result) => {
                 self.running.remove(&check);
-                self.update(slot, effects, |watch, _| watch.check_done(now, check, result));
+                self.update(slot, effects, |watch, rng| watch.check_done(now, check, result, rng));
                 self.fall_if_dead(slot, effects);
             }
             Event::Order(slot, order) => self.update(slot, effects, |watch, rng| watch.ordered(now, order, rng)),
-            Event::Reload(servers) => self.reload(now, servers),
+            Event::Reload(servers) => self.reload(now, servers, effects),
         }
     }
 
@@ -222,19 +246,21 @@ impl Control {
         weigh: impl FnOnce(&mut Watch, &mut Rng) -> Option<Turn>,
     ) {
         let Some(watch) = self.servers.get_mut(&slot) else { return };
-        let Some(turn) = weigh(watch, &mut self.rng) else { return };
-        effects.push(Effect::SetState(slot, turn.to));
-        if turn.to == State::Up {
+        let turn = weigh(watch, &mut self.rng);
+        if let Some(turn) = turn {
+            effects.push(Effect::SetState(slot, turn.to));
+        }
+        effects.extend(watch.new_share().map(|share| Effect::SetShare(slot, share)));
+        let Some(turn) = turn else { return };
+        let is_back = matches!(turn.to, State::Up | State::Recovering);
+        if is_back {
             effects.push(Effect::ForgetConnectFailures(slot));
         }
         let server = watch.id().clone();
         effects.push(Effect::Tell(Change { server, from: turn.from, to: turn.to, because: turn.because }));
-        if watch.is_checked() {
-            self.checked.insert(slot);
-        } else {
-            self.checked.remove(&slot);
-        }
-        if turn.to == State::Up {
+        put(&mut self.checked, slot, watch.is_checked());
+        put(&mut self.climbing, slot, watch.is_climbing());
+        if is_back {
             // Now the pool may do without one that it could not spare before.
             for dead in self.checked.clone() {
                 self.fall_if_dead(dead, effects);
@@ -263,15 +289,38 @@ impl Control {
         }
     }
 
-    fn reload(&mut self, now: Timestamp, servers: &[Watched]) {
+    fn reload(&mut self, now: Timestamp, servers: &[Watched], effects: &mut Vec<Effect>) {
         let mut known = std::mem::take(&mut self.servers);
+        (self.checked, self.climbing) = (BTreeSet::new(), BTreeSet::new());
         for server in servers {
-            let kept = known.remove(&server.slot).filter(|watch| watch.is_of(server.incarnation));
+            let before = known.remove(&server.slot);
+            let is_new = before.is_none() && self.has_started;
+            let climb = before.as_ref().and_then(Watch::climb);
+            let kept = before.filter(|watch| watch.is_of(server.incarnation));
+            let is_kept = kept.is_some();
             let mut watch = kept.unwrap_or_else(|| Watch::new(now, server, &mut self.rng));
-            watch.has_share = server.has_share;
+            watch.learn_settings(server);
             self.servers.insert(server.slot, watch);
+            self.update(server.slot, effects, |watch, rng| match climb {
+                // New addresses make no difference to how warm it is.
+                Some(climb) if !is_kept => watch.begin_climb(now, climb, Sign::Configured, rng),
+                None if is_new => watch.comes_new(now, rng),
+                Some(_) | None => None,
+            });
         }
-        self.checked = self.servers.iter().filter(|(_, watch)| watch.is_checked()).map(|(slot, _)| *slot).collect();
+        let of = |is: fn(&Watch) -> bool| -> BTreeSet<ServerSlot> {
+            self.servers.iter().filter(|(_, watch)| is(watch)).map(|(slot, _)| *slot).collect()
+        };
+        (self.checked, self.climbing) = (of(Watch::is_checked), of(Watch::is_climbing));
+        self.has_started = true;
+    }
+}
+
+fn put(set: &mut BTreeSet<ServerSlot>, slot: ServerSlot, is_in: bool) {
+    if is_in {
+        set.insert(slot);
+    } else {
+        set.remove(&slot);
     }
 }
 

@@ -1,13 +1,13 @@
 //! A bounded table from hashes of keys to what is known of each key, shared by threads.
 //!
-//! It lies in shards, each behind a lock that is held for one look-up and never across a wait. When a shard is full, the
-//! CLOCK algorithm (Corbató 1968) makes room: entries asked for since the hand last passed stay. Two keys of one 64-bit hash
-//! share an entry, so it is for what may be wrong once in a lifetime. It refuses to grow beyond its capacity.
+//! It lies in shards, each a [`ClockTable`] behind a lock that is held for one look-up and never across a wait. Two keys of one
+//! 64-bit hash share an entry, so it is for what may be wrong once in a lifetime. It refuses to grow beyond its capacity, and to
+//! hash: the upper bits of a key say which lock guards it.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::pure::rule::hash::BuildKeyHasher;
+use crate::pure::clock_table::ClockTable;
+pub use crate::pure::clock_table::Usage;
 
 /// Locks that the entries are spread over: as many as the upper six bits of a hash tell apart.
 const SHARDS: usize = 64;
@@ -15,68 +15,45 @@ const SHARDS: usize = 64;
 /// A table of `V`s.
 #[derive(Debug)]
 pub struct KeyTable<V> {
-    shards: Box<[Mutex<Shard<V>>]>,
+    shards: Box<[Mutex<ClockTable<V>>]>,
 }
 
-#[derive(Debug)]
-struct Shard<V> {
-    /// The slot of each key.
-    slots: HashMap<u64, usize, BuildKeyHasher>,
-    entries: Vec<Entry<V>>,
-    capacity: usize,
-    /// The next entry that may have to go.
-    hand: usize,
-    evictions: u64,
-}
-
-#[derive(Debug)]
-struct Entry<V> {
-    key: u64,
-    value: V,
-    was_used: bool,
-}
-
-/// How full a table is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Entries there are.
-    pub entries: usize,
-    /// Entries there can be.
-    pub capacity: usize,
-    /// Entries that made room for others so far.
-    pub evictions: u64,
-}
-
-impl<V: Default> KeyTable<V> {
+impl<V> KeyTable<V> {
     /// An empty table of at most `capacity` entries, rounded up to a multiple of 64.
     pub fn new(capacity: usize) -> Self {
-        let capacity = capacity.div_ceil(SHARDS).max(1);
-        let shard = |_| {
-            let (slots, entries) = (HashMap::default(), Vec::new());
-            Mutex::new(Shard { slots, entries, capacity, hand: 0, evictions: 0 })
-        };
+        let shard = |_| Mutex::new(ClockTable::new(capacity.div_ceil(SHARDS)));
         Self { shards: (0..SHARDS).map(shard).collect() }
     }
 
-    /// Looks at the entry of `key`, or at a new one, under its lock; `None` only where there is no such shard.
-    pub fn with<R>(&self, key: u64, look: impl FnOnce(&mut V) -> R) -> Option<R> {
-        let mut shard = self.shard(key)?;
-        let slot = shard.slot_of(key);
-        let entry = shard.entries.get_mut(slot)?;
-        Some(look(&mut entry.value))
+    /// Works on the part of the table that `key` belongs to, under its lock; `None` only where there is no such shard.
+    pub fn part<R>(&self, key: u64, work: impl FnOnce(&mut ClockTable<V>) -> R) -> Option<R> {
+        self.shards.get((key >> 58) as usize).map(|shard| work(&mut lock(shard)))
+    }
+
+    /// Looks at the entry of `key`, or at a new one, under its lock; `None` only where there is no room for any.
+    pub fn with<R>(&self, key: u64, look: impl FnOnce(&mut V) -> R) -> Option<R>
+    where
+        V: Default,
+    {
+        let seen = self.part(key, |table| {
+            if let Some(known) = table.touch(key) {
+                return Some(look(known));
+            }
+            table.insert(key, V::default(), |_| false);
+            table.get_mut(key).map(look)
+        });
+        seen.flatten()
     }
 
     /// Looks at the entry of `key` where there is one.
     pub fn look<R>(&self, key: u64, look: impl FnOnce(&V) -> R) -> Option<R> {
-        let shard = self.shard(key)?;
-        let slot = shard.slots.get(&key).copied()?;
-        shard.entries.get(slot).map(|entry| look(&entry.value))
+        self.part(key, |table| table.get_mut(key).map(|value| look(value))).flatten()
     }
 
     /// Shows every entry, a shard at a time.
     pub fn for_each(&self, mut show: impl FnMut(u64, &V)) {
         for shard in &self.shards {
-            lock(shard).entries.iter().for_each(|entry| show(entry.key, &entry.value));
+            lock(shard).iter().for_each(|(key, value)| show(key, value));
         }
     }
 
@@ -84,65 +61,21 @@ impl<V: Default> KeyTable<V> {
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::default();
         for shard in &self.shards {
-            let shard = lock(shard);
-            usage.entries += shard.entries.len();
-            usage.capacity += shard.capacity;
-            usage.evictions += shard.evictions;
+            usage += lock(shard).usage();
         }
         usage
-    }
-
-    fn shard(&self, key: u64) -> Option<MutexGuard<'_, Shard<V>>> {
-        self.shards.get((key >> 58) as usize).map(lock)
     }
 }
 
 /// A thread that panicked in here has left a usable shard: each step leaves it whole.
-fn lock<V>(shard: &Mutex<Shard<V>>) -> MutexGuard<'_, Shard<V>> {
+fn lock<V>(shard: &Mutex<ClockTable<V>>) -> MutexGuard<'_, ClockTable<V>> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl<V: Default> Shard<V> {
-    /// The slot of the key's entry, which is made where there is none.
-    fn slot_of(&mut self, key: u64) -> usize {
-        if let Some(slot) = self.slots.get(&key).copied() {
-            if let Some(entry) = self.entries.get_mut(slot) {
-                entry.was_used = true;
-            }
-            return slot;
-        }
-        let entry = Entry { key, value: V::default(), was_used: false };
-        if self.entries.len() < self.capacity {
-            let slot = self.entries.len();
-            self.entries.push(entry);
-            self.slots.insert(key, slot);
-            return slot;
-        }
-        let slot = self.victim();
-        if let Some(old) = self.entries.get_mut(slot) {
-            self.slots.remove(&old.key);
-            *old = entry;
-            self.evictions += 1;
-        }
-        self.slots.insert(key, slot);
-        slot
-    }
-
-    /// The entry that has to go: the first that was not asked for since the hand last passed.
-    fn victim(&mut self) -> usize {
-        loop {
-            let slot = if self.hand < self.entries.len() { self.hand } else { 0 };
-            self.hand = slot + 1;
-            match self.entries.get_mut(slot) {
-                Some(entry) if entry.was_used => entry.was_used = false,
-                Some(_) | None => return slot,
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use proptest::prelude::*;
 
     use super::*;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::base::id::ServerId;
 use crate::base::units::Bytes;
 use crate::pure::config::CertificateFiles;
+use crate::pure::persistence::Persistence;
 use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::KeySource;
 
@@ -53,6 +54,8 @@ pub struct Server {
     pub weight: u16,
     /// The most requests it may have in flight; `None`: no bound.
     pub max: Option<u32>,
+    /// Whether it stands by, and gets requests only where no other server of its pool may get them.
+    pub is_backup: bool,
 }
 
 /// How the servers of a pool are spoken to.
@@ -148,6 +151,21 @@ pub struct Retry {
 impl Default for Retry {
     fn default() -> Self {
         Self { count: 1, on_connect: true, on_reset: true, on_status: Vec::new() }
+    }
+}
+
+/// The bounds of a pool's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueBounds {
+    /// The most requests that wait.
+    pub max: u32,
+    /// How long each of them waits.
+    pub timeout: Duration,
+}
+
+impl Default for QueueBounds {
+    fn default() -> Self {
+        Self { max: 1024, timeout: Duration::from_secs(5) }
     }
 }
 
@@ -357,12 +375,18 @@ pub struct Pool {
     pub key: Option<KeySource>,
     /// What of a query counts for a key; `None`: all of it, as it is.
     pub key_normalize: Option<KeyNormalize>,
+    /// How its clients are kept with their servers; `None`: each request is a new one.
+    pub persistence: Option<Arc<Persistence>>,
     /// How its servers are spoken to.
     pub upstream: Upstream,
     /// Its time bounds.
     pub timeouts: Timeouts,
     /// When a request is sent again.
     pub retry: Retry,
+    /// Where requests wait that no server has a place for; `None`: they are refused at once.
+    pub queue: Option<QueueBounds>,
+    /// How long the share of a server rises that comes back, or comes new by a reload; `None`: it has its whole share at once.
+    pub slow_start: Option<Duration>,
 }
 
 /// The most of a request's body that is kept for a repetition.

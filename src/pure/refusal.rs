@@ -30,6 +30,12 @@ pub enum Refusal {
     /// All places of the pool's servers are taken.
     #[error("all places of the pool's servers are taken")]
     PoolFull,
+    /// As many requests wait in the pool's queue as may.
+    #[error("the pool's queue is full")]
+    QueueFull,
+    /// The request has waited in the pool's queue as long as it may.
+    #[error("no server had a place in time")]
+    QueueTimeout,
 }
 
 impl Refusal {
@@ -41,7 +47,7 @@ impl Refusal {
             Self::Misdirected => 421,
             Self::NoRule => 404,
             Self::BodyTooLarge => 413,
-            Self::NoServer | Self::PoolFull => 503,
+            Self::NoServer | Self::PoolFull | Self::QueueFull | Self::QueueTimeout => 503,
         }
     }
 
@@ -60,6 +66,8 @@ impl Refusal {
             Self::BodyTooLarge => "body-too-large",
             Self::NoServer => "no-server",
             Self::PoolFull => "pool-full",
+            Self::QueueFull => "queue-full",
+            Self::QueueTimeout => "queue-timeout",
         }
     }
 
@@ -67,7 +75,7 @@ impl Refusal {
     pub const fn blame(self) -> Blame {
         match self {
             Self::Head(_) | Self::AmbiguousPath | Self::Misdirected | Self::BodyTooLarge => Blame::Client,
-            Self::NoRule | Self::NoServer | Self::PoolFull => Blame::Us,
+            Self::NoRule | Self::NoServer | Self::PoolFull | Self::QueueFull | Self::QueueTimeout => Blame::Us,
         }
     }
 }

@@ -95,6 +95,8 @@ pub struct Record {
     pub own_content: u64,
     /// How long the last connection took to make; `None` where one was waiting.
     pub connect: Option<Duration>,
+    /// How long it waited for places at servers; `None` where it did not.
+    pub queue: Option<Duration>,
     first_byte: Option<Timestamp>,
 }
 
@@ -219,6 +221,7 @@ impl Record {
             bytes_out: bytes_out + self.own_content,
             total: time::now().since(self.started),
             connect: self.connect,
+            queue: self.queue,
             first_byte: self.latency(),
             rule: self.rule.as_ref().map(|rule| rule.name.as_ref()),
             pool: self.pool.as_ref().map(|pool| pool.name.as_ref()),

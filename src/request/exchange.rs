@@ -1,5 +1,5 @@
 //! An exchange: one request and its answer, top to bottom. It is the only place that knows the order
-//! `head → rule → scheduler → upstream → forward → account`.
+//! `head → rule → persistence → scheduler → upstream → forward → account`.
 
 pub mod answer;
 pub mod attempt;
@@ -9,6 +9,8 @@ pub mod decision;
 pub mod failure;
 pub mod flow;
 pub mod head;
+pub mod persistence;
+pub mod queueing;
 pub mod scratch;
 
 use std::future::poll_fn;

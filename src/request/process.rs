@@ -12,6 +12,7 @@ use crate::base::rng::derive_seed;
 use crate::pure::config::ProcessLimits;
 use crate::request::listener::Listener;
 use crate::request::proxy_header::HeaderRefused;
+use crate::shared::cookie_sealer::CookieSealer;
 use crate::shared::counters::{Counter, ProcessCounters};
 use crate::shared::learned_types::LearnedTypes;
 use crate::shared::spaced::Spaced;
@@ -85,6 +86,10 @@ pub struct Process {
     pub seed: u64,
     /// TLS towards the servers; each worker has a copy of its own.
     pub connectors: Connectors,
+    /// The keys of persistence cookies, where a pool gives any.
+    pub sealer: Option<CookieSealer>,
+    /// Secret: what the hashes of clients in tables of choices start from.
+    pub choices_seed: u64,
     said_of_accepts: Spaced,
     said_of_headers: Spaced,
     said_of_handshakes: Spaced,
@@ -105,6 +110,8 @@ impl Process {
             clients: ClientTable::default(),
             seed,
             connectors: Connectors::default(),
+            sealer: None,
+            choices_seed: derive_seed(seed, "choices of clients", 0),
             said_of_accepts: Spaced::default(),
             said_of_headers: Spaced::default(),
             said_of_handshakes: Spaced::default(),
@@ -115,6 +122,13 @@ impl Process {
     #[must_use]
     pub fn with_connectors(mut self, connectors: Connectors) -> Self {
         self.connectors = connectors;
+        self
+    }
+
+    /// The same, for pools that give their clients cookies.
+    #[must_use]
+    pub fn with_sealer(mut self, sealer: Option<CookieSealer>) -> Self {
+        self.sealer = sealer;
         self
     }
 

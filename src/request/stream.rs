@@ -18,6 +18,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::base::h2_reset::H2Reset;
 use crate::pure::identity::ClientIdentity;
+use crate::pure::persistence::SessionIdentity;
 use crate::pure::proxy_protocol::{Source, Version};
 use crate::request::buffers::Buffer;
 use crate::request::connection::H2Stream;
@@ -288,6 +289,15 @@ impl ClientStream {
             Self::Plain(_) | Self::Unix(_) => None,
             Self::Tls(stream) => stream.identity(),
             Self::H2(stream) => stream.carrier().identity.as_ref(),
+        }
+    }
+
+    /// The identity of the TLS session, where the listener's sessions have one.
+    pub fn session_identity(&self) -> Option<SessionIdentity> {
+        match self {
+            Self::Plain(_) | Self::Unix(_) => None,
+            Self::Tls(stream) => stream.session_identity(),
+            Self::H2(stream) => stream.carrier().session,
         }
     }
 

@@ -14,16 +14,20 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-use crate::base::id::ListenerIndex;
+use crate::base::id::{ListenerIndex, PoolIndex};
 use crate::pure::config::load_text;
+use crate::pure::pool::Tried;
 use crate::pure::rule::compile::RuleSet;
+use crate::pure::trace::Trace;
 use crate::request::buffers::SMALL;
 use crate::request::connection;
 use crate::request::listener::Listener;
 use crate::request::process::Process;
 use crate::request::stream::ClientStream;
 use crate::request::worker::Worker;
+use crate::shared::choose::Ask;
 use crate::shared::counters::ProcessCounters;
+use crate::shared::lease::{Admitted, PoolRef};
 use crate::shared::outcome::{Outcome, OutcomeReceiver, outcome_queue};
 use crate::shared::snapshot::SnapshotStore;
 
@@ -79,6 +83,7 @@ fn scripts() -> Vec<Script> {
         ),
         script(&["GET /plain HTTP/1.1\r\nHost: retry\r\n\r\n"], "plain"),
         script(&["GET /plain HTTP/1.1\r\nHost: refused\r\n\r\n"], "plain"),
+        script(&["GET /plain HTTP/1.1\r\nHost: queued\r\n\r\n"], "plain"),
         script(
             &[
                 "GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
@@ -210,7 +215,9 @@ listen "{local}" {settings}
 pool "a" {{ server "good" "{good_address}" max=1000 }}
 pool "retry" {{ server "bad" "{bad_address}"; server "good" "{good_address}"; scheduler "wlc" ties="first" }}
 pool "refused" {{ server "bad" "{refused_address}"; server "good" "{good_address}"; scheduler "wlc" ties="first" }}
+pool "queued" {{ server "good" "{good_address}" max=1; queue }}
 rule path="/none/{{*rest}}" respond=404
+rule host="queued" use="queued"
 rule host="retry" use="retry"
 rule host="refused" use="refused"
 rule use="a"
@@ -248,6 +255,20 @@ rule use="a"
         let snapshot = self.store.load();
         let endpoints = snapshot.pools.iter().flat_map(|pool| &pool.endpoints);
         endpoints.map(|endpoint| endpoint.record.load.active()).sum()
+    }
+
+    /// Takes the only place of the pool `queued` for a while that a request has to wait for.
+    fn occupy(&self) {
+        let snapshot = self.store.load();
+        let pool = PoolRef { index: PoolIndex(3), name: &snapshot.pools[3].pool.name };
+        let ask = Ask { key: None, own: None, tried: &Tried::NONE, now: self.worker.now() };
+        let Ok(Admitted::Place(lease)) = self.worker.admission.admit(pool, &ask, &mut Trace::off()) else {
+            panic!("the place is free");
+        };
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            drop(lease);
+        });
     }
 
     fn panics(&self) -> u64 {
@@ -341,6 +362,7 @@ async fn play_with_fate(script: &Script, fate: Fate, step: usize) -> bool {
     ask_beside(&mut beside).await;
     bench.settle(1, &what).await;
 
+    bench.occupy();
     let (stream, life) = bench.connect().await;
     let client = Client { stream: Rc::new(RefCell::new(Some(stream))), vanished: Rc::default() };
     let has_dropped = Rc::new(Cell::new(false));
@@ -450,8 +472,12 @@ fn what_servers_do_is_counted_where_it_happened() {
             let figures = pool.endpoints.iter().map(|endpoint| endpoint.record.figures());
             figures.map(|f| (f.requests, f.retries, f.answers[1], f.resets, f.connect_errors)).collect::<Vec<_>>()
         });
-        let expected =
-            [vec![(2, 0, 1, 1, 0)], vec![(1, 0, 0, 1, 0), (1, 1, 1, 0, 0)], vec![(1, 0, 0, 0, 1), (1, 1, 1, 0, 0)]];
+        let expected = [
+            vec![(2, 0, 1, 1, 0)],
+            vec![(1, 0, 0, 1, 0), (1, 1, 1, 0, 0)],
+            vec![(1, 0, 0, 0, 1), (1, 1, 1, 0, 0)],
+            vec![(0, 0, 0, 0, 0)],
+        ];
         assert_eq!(counted.collect::<Vec<_>>(), expected);
     });
 }

@@ -167,7 +167,7 @@ mod tests {
     fn endpoint(incarnation: u32, named: &[SocketAddr]) -> Endpoint {
         let id = ServerId { pool: "p".into(), server: "s".into() };
         let address = Address::Name("a.test".to_owned(), 80);
-        let server = Server { id: id.clone(), address, weight: 1, max: None };
+        let server = Server { id: id.clone(), address, weight: 1, max: None, is_backup: false };
         let record = Arc::new(ServerRecord::new(id, ServerSlot(3)));
         Endpoint::new(Arc::new(server), record, incarnation, named.into())
     }

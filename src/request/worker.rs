@@ -17,6 +17,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::base::id::ListenerIndex;
 use crate::base::rng::{Rng, derive_seed};
 use crate::base::time::Timestamp;
+use crate::pure::persistence::opened::OpenedTokens;
 use crate::pure::trust::is_trusted;
 use crate::request::access_log::WorkerLog;
 use crate::request::buffers::BufferPool;
@@ -61,6 +62,8 @@ pub struct Worker {
     pub connectors: Connectors,
     /// Random numbers for choices; never for what is to be unique or secret.
     pub rng: RefCell<Rng>,
+    /// Persistence cookies that clients sent lately.
+    pub opened: RefCell<OpenedTokens>,
     /// The access log.
     pub log: RefCell<Option<WorkerLog>>,
     deadlines: Rc<Deadlines>,
@@ -171,6 +174,7 @@ impl Worker {
             rng: RefCell::new(Rng::new(seed("choices"))),
             admission: Admission::new(store, outcomes, seed("schedulers")),
             date: RefCell::default(),
+            opened: RefCell::default(),
             log: RefCell::new(log),
             deadlines: Rc::default(),
             is_draining: Cell::new(false),

@@ -3,12 +3,13 @@
 //! It refuses to wait, to dial and to reserve: [`crate::shared::lease`] reserves what is chosen here.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
-use crate::base::id::PoolIndex;
+use crate::base::id::{PoolIndex, ServerSlot};
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
-use crate::pure::pool::{PoolView, Tried};
-use crate::pure::scheduler::{self, Phase, Pick, Scheduler};
+use crate::pure::pool::{Candidate, Ineligible, PoolView, Tried};
+use crate::pure::scheduler::{self, Memory, Phase, Pick, Scheduler};
 use crate::pure::trace::Trace;
 use crate::shared::snapshot::{PoolSnapshot, Snapshot};
 
@@ -17,35 +18,48 @@ const TRACED_MAX: usize = 64;
 
 /// Chooses a server of `pool`: a position in its list, or `None` where no server may get the request.
 ///
-/// A repetition asks first for a server that is known to be well and was not tried, then for any that was not tried, and at
-/// last for any at all: better the same server on a fresh connection than none.
-pub fn choose_server(
+/// The server that the client belongs to comes first, then what the scheduler chooses, and a backup only where no other
+/// server may get the request. A repetition asks first for a server that is known to be well and was not tried, then for any
+/// that was not tried, and at last for any at all: better the same server on a fresh connection than none.
+fn choose_server(
     pool: &PoolSnapshot,
-    scheduler: &dyn Scheduler,
-    key: Option<u64>,
-    tried: &Tried,
-    now: Timestamp,
+    schedulers: &Instance,
+    ask: &Ask<'_>,
     rng: &mut Rng,
     trace: &mut Trace,
 ) -> Option<usize> {
-    let view = pool.view(tried);
     if trace.is_recording() {
-        list_candidates(pool, &view, trace);
+        list_candidates(pool, ask.tried, trace);
     }
-    let mut pick = |view: &PoolView<'_>, trace: &mut Trace| match scheduler.pick(view, key, now, rng, trace) {
-        Pick::Server(index) => Some(index),
-        Pick::NoneEligible => None,
-    };
-    let is_repetition = !tried.is_empty();
-    if is_repetition && let Some(index) = pick(&PoolView { only_well: true, ..view }, trace) {
+    if let Some(index) = ask.own.and_then(|own| choose_own(pool, own, ask.tried, trace)) {
         return Some(index);
     }
-    if let Some(index) = pick(&view, trace) {
+    let is_repetition = !ask.tried.is_empty();
+    let mut pick = |tried: &Tried, trace: &mut Trace| {
+        let mut pick_of = |view: PoolView<'_>, scheduler: &dyn Scheduler, trace: &mut Trace| {
+            let mut pick = |view: &PoolView<'_>| match scheduler.pick(view, ask.key, ask.now, rng, trace) {
+                Pick::Server(index) => Some(index),
+                Pick::NoneEligible => None,
+            };
+            let known_well = if tried.is_empty() { None } else { pick(&PoolView { only_well: true, ..view }) };
+            known_well.or_else(|| pick(&view))
+        };
+        if let Some(index) = pick_of(pool.view(tried), &*schedulers.scheduler, trace) {
+            return Some(index);
+        }
+        let backups = schedulers.backups.as_deref()?;
+        trace.note("scheduler", || "no server but the backups may get this request".to_owned());
+        pick_of(pool.backup_view(tried), backups, trace).map(|index| pool.first_backup + index)
+    };
+    if let Some(index) = pick(ask.tried, trace) {
         return Some(index);
     }
     if is_repetition {
         trace.note("scheduler", || "no server is left that this request has not tried: any will do".to_owned());
-        if let Some(index) = pick(&pool.view(&Tried::NONE), trace) {
+        if let Some(index) = ask.own.and_then(|own| choose_own(pool, own, &Tried::NONE, trace)) {
+            return Some(index);
+        }
+        if let Some(index) = pick(&Tried::NONE, trace) {
             return Some(index);
         }
     }
@@ -53,7 +67,37 @@ pub fn choose_server(
     None
 }
 
-fn list_candidates(pool: &PoolSnapshot, view: &PoolView<'_>, trace: &mut Trace) {
+/// The position of the server that a client belongs to, where that may get the request; its share does not count, for that is
+/// one of new clients.
+fn choose_own(pool: &PoolSnapshot, own: ServerSlot, tried: &Tried, trace: &mut Trace) -> Option<usize> {
+    let Some((index, candidate)) = pool.candidate_of(own) else {
+        trace.note("persistence", || "the client's own server is no longer in the pool".to_owned());
+        return None;
+    };
+    let objection = own_objection(pool, candidate, tried);
+    trace.note("persistence", || {
+        let name = &candidate.server.id.server;
+        match objection {
+            None => format!("the client belongs to {name}, which gets the request: the scheduler is not asked"),
+            Some(why) => format!("the client belongs to {name}, which does not get the request: {why}"),
+        }
+    });
+    objection.is_none().then_some(index)
+}
+
+/// Why a client's own server may not get its request; `None`: it may.
+fn own_objection(pool: &PoolSnapshot, candidate: &Candidate, tried: &Tried) -> Option<Ineligible> {
+    if !pool.view(&Tried::NONE).takes_back(candidate) {
+        return Some(Ineligible::State(candidate.state));
+    }
+    if let Some(max) = candidate.max.filter(|_| candidate.is_full()) {
+        return Some(Ineligible::Full(max));
+    }
+    tried.contains(candidate.slot).then_some(Ineligible::Tried)
+}
+
+fn list_candidates(pool: &PoolSnapshot, tried: &Tried, trace: &mut Trace) {
+    let view = pool.view(tried);
     if pool.in_panic {
         trace.note("server", || "fewer than half of the pool are available: suspicion is ignored".to_owned());
     }
@@ -62,10 +106,11 @@ fn list_candidates(pool: &PoolSnapshot, view: &PoolView<'_>, trace: &mut Trace) 
             let verdict =
                 view.objection(candidate).map_or_else(|| "eligible".to_owned(), |why| format!("not eligible: {why}"));
             let (server, load) = (&candidate.server, &candidate.load);
+            let backup = if server.is_backup { "backup, " } else { "" };
             let seen = load.pace.answers_per_second();
             let seen = seen.map_or(String::new(), |answers| format!(", {answers:.1} answers a busy second"));
             let (name, share, active) = (&server.id.server, candidate.share, load.active());
-            format!("{name} at {}: weight {share}, {active} in flight{seen}, {verdict}", server.address)
+            format!("{name} at {}: {backup}weight {share}, {active} in flight{seen}, {verdict}", server.address)
         });
     }
     let unlisted = pool.candidates.get(TRACED_MAX..).unwrap_or_default();
@@ -93,6 +138,8 @@ struct Inner {
 struct Instance {
     roster: u64,
     scheduler: Box<dyn Scheduler>,
+    /// That of the backup servers, which has an order and a memory of its own; `None`: there are none.
+    backups: Option<Box<dyn Scheduler>>,
 }
 
 #[derive(Clone, Copy)]
@@ -120,19 +167,23 @@ impl Schedulers {
 
     /// Chooses a server of the pool at `place`.
     pub fn choose(&self, place: &Place<'_>, ask: &Ask<'_>, trace: &mut Trace) -> Option<usize> {
-        if place.pool.candidates.len() == 1 && !trace.is_recording() {
+        if place.pool.candidates.len() == 1
+            && place.pool.first_backup == 1
+            && ask.own.is_none()
+            && !trace.is_recording()
+        {
             // No scheduler has a say in it: the only server, tried or not, or none.
             return place.pool.view(&Tried::NONE).is_eligible(0).then_some(0);
         }
         let mut inner = self.inner.borrow_mut();
         let Inner { rng, instances } = &mut *inner;
-        let scheduler = instance(instances, place, self.phases, rng)?;
-        let index = choose_server(place.pool, scheduler, ask.key, ask.tried, ask.now, rng, trace)?;
+        let schedulers = instance(instances, place, self.phases, rng)?;
+        let index = choose_server(place.pool, schedulers, ask, rng, trace)?;
         if let Some(key) = ask.key
             && place.pool.pool.scheduler.method.is_keyed()
             && !trace.is_recording()
         {
-            place.pool.memory.locality.note(key, index);
+            place.pool.note_key(key, index);
         }
         Some(index)
     }
@@ -160,6 +211,8 @@ impl<'a> Place<'a> {
 pub struct Ask<'a> {
     /// The hash of its key, where rule or pool have one.
     pub key: Option<u64>,
+    /// The server that its client belongs to.
+    pub own: Option<ServerSlot>,
     /// The servers that it has tried.
     pub tried: &'a Tried,
     /// When it asks.
@@ -172,7 +225,7 @@ fn instance<'a>(
     place: &Place<'_>,
     phases: Phases,
     rng: &mut Rng,
-) -> Option<&'a dyn Scheduler> {
+) -> Option<&'a Instance> {
     let roster = place.pool.roster;
     let is_it = |held: &Option<Instance>| held.as_ref().is_some_and(|held| held.roster == roster);
     if !instances.get(place.index).is_some_and(is_it) {
@@ -183,17 +236,19 @@ fn instance<'a>(
         if let Some(elsewhere) = instances.iter().position(is_it) {
             instances.swap(elsewhere, place.index);
         } else if let Some(free) = instances.get_mut(place.index) {
-            let phase = match phases {
-                Phases::Start => Phase::Start,
-                Phases::Seeded => Phase::Seeded(rng.next_u64()),
+            let mut build = |memory: &Arc<Memory>| {
+                let phase = match phases {
+                    Phases::Start => Phase::Start,
+                    Phases::Seeded => Phase::Seeded(rng.next_u64()),
+                };
+                scheduler::build(&place.pool.pool.scheduler, memory, phase)
             };
-            *free = Some(Instance {
-                roster,
-                scheduler: scheduler::build(&place.pool.pool.scheduler, &place.pool.memory, phase),
-            });
+            let scheduler = build(&place.pool.memory);
+            let backups = place.pool.backup_memory.as_ref().map(build);
+            *free = Some(Instance { roster, scheduler, backups });
         }
     }
-    instances.get(place.index)?.as_ref().map(|held| &*held.scheduler)
+    instances.get(place.index)?.as_ref()
 }
 
 #[cfg(test)]

@@ -4,13 +4,15 @@
 //! Counters live outside the snapshot, are found through it, and survive a reload. They are never read to decide on a
 //! request's path, with one exception: the retry budget.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time;
 use crate::pure::pool::Load;
+use crate::shared::choices::Choices;
 use crate::shared::outcome::Outcome;
+use crate::shared::queue::Queue;
 use crate::shared::spaced::Spaced;
 
 pub mod budget;
@@ -153,6 +155,11 @@ impl ServerRecord {
         self.traffic.requests.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Takes a count back. Only who counted may call it.
+    pub fn uncount_request(&self) {
+        self.traffic.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Begins to measure an attempt.
     #[cold]
     pub fn begin_measuring(&self) {
@@ -239,12 +246,20 @@ pub struct PoolRecord {
     pub name: Arc<str>,
     /// How many of its requests may be sent again.
     pub budget: budget::RetryBudget,
+    /// Where its requests wait, if the pool says so, and how many have.
+    pub queue: Arc<Queue>,
+    choices: OnceLock<Choices>,
 }
 
 impl PoolRecord {
     /// A record of nothing yet.
     pub fn new(name: Arc<str>) -> Self {
-        Self { name, budget: budget::RetryBudget::default() }
+        Self { name, budget: budget::RetryBudget::default(), queue: Arc::default(), choices: OnceLock::new() }
+    }
+
+    /// Which servers its clients belong to; it has no memory before somebody asks.
+    pub fn choices(&self) -> &Choices {
+        self.choices.get_or_init(Choices::default)
     }
 }
 

@@ -79,7 +79,7 @@ pub(crate) mod tests {
     /// A server of that address, whose name has the addresses `named`.
     pub(crate) fn endpoint(address: Address, named: &[SocketAddr]) -> Endpoint {
         let id = ServerId { pool: "p".into(), server: "s".into() };
-        let server = Server { id: id.clone(), address, weight: 1, max: None };
+        let server = Server { id: id.clone(), address, weight: 1, max: None, is_backup: false };
         Endpoint::new(Arc::new(server), Arc::new(ServerRecord::new(id, ServerSlot(0))), 0, named.into())
     }
 

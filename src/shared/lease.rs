@@ -1,12 +1,16 @@
 //! The lease of a server's place: taken with the choice, given back on drop, whatever becomes of the request.
 //!
-//! It reserves the place against the server's `max`, counts the request, and when it is dropped it gives the place back,
-//! counts how the request ended and tells control. A drop without an outcome is a request whose client went away; a drop in
+//! It reserves the place against the server's `max`, counts the request, and when it is dropped it counts how the request
+//! ended, gives the place back and tells control. A drop without an outcome is a request whose client went away; a drop in
 //! a panic counts against nobody. So requests in flight return to zero also when an exchange is cancelled or panics.
+//!
+//! Where the pool has a queue, a place that is given back passes to who waits for it ([`crate::shared::queue`]).
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use crate::base::id::PoolIndex;
 use crate::pure::control::watch::CONNECT_FAILURES_MAX;
@@ -14,6 +18,7 @@ use crate::pure::pool::{Ineligible, Tried};
 use crate::pure::trace::Trace;
 use crate::shared::choose::{Ask, Place, Schedulers};
 use crate::shared::outcome::{Outcome, OutcomeSender, Report};
+use crate::shared::queue::{Expired, Joined, Queue, Turn, Waiting};
 use crate::shared::snapshot::{Endpoint, PoolSnapshot, Snapshot, SnapshotCache, SnapshotStore};
 
 /// A place at a server.
@@ -23,6 +28,8 @@ pub struct Lease {
     endpoint: Arc<Endpoint>,
     outcomes: Rc<OutcomeSender>,
     outcome: Option<Outcome>,
+    /// Who may wait for the place.
+    queue: Option<Arc<Queue>>,
 }
 
 /// Why no place was given.
@@ -37,22 +44,71 @@ pub enum Refused {
     /// There are servers that are well, and all their places are taken.
     #[error("all places of the pool's servers are taken")]
     AllFull,
+    /// No place is free, and as many requests wait for one as may.
+    #[error("the pool's queue is full")]
+    QueueFull,
+    /// The request has waited for a place as long as it may.
+    #[error("no place became free in time")]
+    QueueTimedOut,
+}
+
+/// What becomes of a request at a pool.
+#[derive(Debug)]
+pub enum Admitted {
+    /// It has a place.
+    Place(Lease),
+    /// It waits for one.
+    Waits(Wait),
+}
+
+/// A request that waits in its pool's queue. Dropped, it leaves; a place that it was handed passes on.
+#[derive(Debug)]
+pub struct Wait {
+    waiting: Waiting,
+    outcomes: Rc<OutcomeSender>,
+    queue: Arc<Queue>,
+    /// How long it may wait.
+    pub timeout: Duration,
+}
+
+/// The pool has changed so much that the request has to be admitted again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Again;
+
+impl Wait {
+    /// Whether it has come to a place.
+    pub fn poll(&mut self, context: &Context<'_>) -> Poll<Result<Lease, Again>> {
+        self.waiting.poll(context).map(|turn| lease_of(turn, &self.queue, &self.outcomes))
+    }
+}
+
+fn lease_of(turn: Turn, queue: &Arc<Queue>, outcomes: &Rc<OutcomeSender>) -> Result<Lease, Again> {
+    match turn {
+        Turn::Place(endpoint) => Ok(Lease::of_reserved(&endpoint, outcomes, Some(queue))),
+        Turn::LooksAgain => Err(Again),
+    }
 }
 
 /// How often a place that was lost to another worker is followed by another choice.
 const RACES_MAX: usize = 64;
 
+/// How often a queue may be found closed by a change of the snapshot that was not seen before.
+const CHANGES_MAX: usize = 64;
+
 impl Lease {
-    /// Takes a place at a server; `None`: all are taken.
-    pub fn take(endpoint: &Arc<Endpoint>, outcomes: &Rc<OutcomeSender>) -> Option<Self> {
-        if !endpoint.record.load.try_reserve(endpoint.server.max) {
-            return None;
-        }
+    /// Takes a place at a server; `None`: all are taken. `queue`: who may wait for it afterwards.
+    pub fn take(endpoint: &Arc<Endpoint>, outcomes: &Rc<OutcomeSender>, queue: Option<&Arc<Queue>>) -> Option<Self> {
+        let is_reserved = endpoint.record.load.try_reserve(endpoint.server.max);
+        is_reserved.then(|| Self::of_reserved(endpoint, outcomes, queue))
+    }
+
+    fn of_reserved(endpoint: &Arc<Endpoint>, outcomes: &Rc<OutcomeSender>, queue: Option<&Arc<Queue>>) -> Self {
         endpoint.record.count_request();
         if endpoint.is_measured {
             endpoint.record.begin_measuring();
         }
-        Some(Self { endpoint: Arc::clone(endpoint), outcomes: Rc::clone(outcomes), outcome: None })
+        let (endpoint, outcomes) = (Arc::clone(endpoint), Rc::clone(outcomes));
+        Self { endpoint, outcomes, outcome: None, queue: queue.map(Arc::clone) }
     }
 
     /// The server.
@@ -65,6 +121,12 @@ impl Lease {
         self.endpoint.record.forget_connect_failures();
     }
 
+    /// Gives the place back as if it had never been taken: the request goes elsewhere, and nothing of it was sent.
+    pub fn withdraw(mut self) {
+        self.endpoint.record.uncount_request();
+        self.outcome = Some(Outcome::OwnFault);
+    }
+
     /// Says how the request ends, as far as is known; the last word counts, when the lease is dropped.
     pub const fn outcome(&mut self, outcome: Outcome) {
         self.outcome = Some(outcome);
@@ -74,12 +136,16 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         let record = &self.endpoint.record;
-        record.load.release();
         let unsaid = if std::thread::panicking() { Outcome::OwnFault } else { Outcome::ClientAborted };
         let outcome = self.outcome.unwrap_or(unsaid);
         record.count_outcome(outcome);
         if self.endpoint.is_measured {
             record.end_measuring(outcome);
+        }
+        match &self.queue {
+            None => record.load.release(),
+            // Whoever gets the place has to know first what it has come to.
+            Some(queue) => queue.give_back(&self.endpoint),
         }
         // Answers are told by the counters: only what is evidence against the server is worth a message.
         if outcome.is_failure() {
@@ -121,24 +187,83 @@ impl Admission {
         look(self.snapshots.borrow_mut().load())
     }
 
-    /// Chooses a server of the pool as it is now, and takes a place there.
-    ///
-    /// It is async because a queue will hand places over; as long as there is none it never waits.
+    /// Chooses a server of the pool as it is now, and takes a place there; where no server has one and the pool has a queue, the
+    /// request begins to wait.
     ///
     /// # Errors
     /// [`Refused`] where no server may get the request.
-    pub async fn admit(&self, pool: PoolRef<'_>, ask: Ask<'_>, trace: &mut Trace) -> Result<Lease, Refused> {
-        self.snapshot(|snapshot| {
-            let index = snapshot.find_again(pool.index, pool.name).ok_or(Refused::PoolGone)?;
-            let place = Place::of(snapshot, index).ok_or(Refused::PoolGone)?;
-            self.choose_and_take(&place, &ask, trace)
-        })
+    pub fn admit(&self, pool: PoolRef<'_>, ask: &Ask<'_>, trace: &mut Trace) -> Result<Admitted, Refused> {
+        for _ in 0..CHANGES_MAX {
+            let admitted = self.snapshot(|snapshot| {
+                let place = place_of(snapshot, pool)?;
+                match &place.pool.queue {
+                    None => self.choose_and_take(&place, ask, trace).map(|lease| Some(Admitted::Place(lease))),
+                    Some(queue) => self.take_or_wait(&place, queue, ask, trace),
+                }
+            })?;
+            if let Some(admitted) = admitted {
+                return Ok(admitted);
+            }
+        }
+        Err(Refused::NoneAvailable)
+    }
+
+    /// Ends a wait whose time is up. There may be a place after all: one at another server than the client's own, or one that
+    /// its giver did not know to be waited for.
+    ///
+    /// # Errors
+    /// [`Refused::QueueTimedOut`] where there is none.
+    pub fn last_try(&self, wait: Wait, pool: PoolRef<'_>, ask: &Ask<'_>) -> Result<Lease, Refused> {
+        let Wait { waiting, outcomes, queue, .. } = wait;
+        let ask = Ask { own: None, ..*ask };
+        let choose = || {
+            self.snapshot(|snapshot| {
+                let place = place_of(snapshot, pool).ok()?;
+                self.choose_and_take(&place, &ask, &mut Trace::off()).ok()
+            })
+        };
+        match waiting.expire(choose) {
+            Some(Expired::Place(lease)) => Ok(lease),
+            Some(Expired::Turn(turn)) => lease_of(turn, &queue, &outcomes).map_err(|Again| Refused::QueueTimedOut),
+            None => Err(Refused::QueueTimedOut),
+        }
+    }
+
+    /// A place, or one in the queue; `None`: the pool has no queue any more.
+    fn take_or_wait(
+        &self,
+        place: &Place<'_>,
+        queue: &Arc<Queue>,
+        ask: &Ask<'_>,
+        trace: &mut Trace,
+    ) -> Result<Option<Admitted>, Refused> {
+        let own = own_that_is_full(place.pool, ask);
+        if own.is_none()
+            && queue.is_empty()
+            && let Ok(lease) = self.choose_and_take(place, ask, trace)
+        {
+            return Ok(Some(Admitted::Place(lease)));
+        }
+        let bounds = place.pool.pool.queue.unwrap_or_default();
+        let choose = || match own {
+            Some(own) => Lease::take(own, &self.outcomes, Some(queue)),
+            None => self.choose_and_take(place, ask, trace).ok(),
+        };
+        match queue.join(own.map(|own| own.record.slot), ask.tried, bounds.max, choose) {
+            Joined::Place(lease) => Ok(Some(Admitted::Place(lease))),
+            Joined::Waits(waiting) => {
+                let (outcomes, queue) = (Rc::clone(&self.outcomes), Arc::clone(queue));
+                Ok(Some(Admitted::Waits(Wait { waiting, outcomes, queue, timeout: bounds.timeout })))
+            }
+            Joined::Full => Err(Refused::QueueFull),
+            Joined::Closed => Ok(None),
+        }
     }
 
     fn choose_and_take(&self, place: &Place<'_>, ask: &Ask<'_>, trace: &mut Trace) -> Result<Lease, Refused> {
         for _ in 0..RACES_MAX {
             let Some(endpoint) = self.choose(place, ask, trace) else { return Err(why_refused(place.pool)) };
-            if let Some(lease) = Lease::take(endpoint, &self.outcomes) {
+            if let Some(lease) = Lease::take(endpoint, &self.outcomes, place.pool.queue.as_ref()) {
                 return Ok(lease);
             }
         }
@@ -168,6 +293,18 @@ impl Admission {
         }
         Some(first)
     }
+}
+
+fn place_of<'s>(snapshot: &'s Snapshot, pool: PoolRef<'_>) -> Result<Place<'s>, Refused> {
+    let index = snapshot.find_again(pool.index, pool.name).ok_or(Refused::PoolGone)?;
+    Place::of(snapshot, index).ok_or(Refused::PoolGone)
+}
+
+/// The server that the client belongs to, where it could go there but for its places, which are taken.
+fn own_that_is_full<'p>(pool: &'p PoolSnapshot, ask: &Ask<'_>) -> Option<&'p Arc<Endpoint>> {
+    let (index, candidate) = pool.candidate_of(ask.own?)?;
+    let endpoint = pool.endpoints.get(index)?;
+    (candidate.is_full() && pool.view(ask.tried).takes_back(candidate)).then_some(endpoint)
 }
 
 fn why_refused(pool: &PoolSnapshot) -> Refused {

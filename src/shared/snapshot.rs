@@ -19,6 +19,7 @@ use crate::pure::rule::compile::RuleSet;
 use crate::pure::scheduler::Memory;
 use crate::shared::counters::{PoolRecord, ProcessCounters};
 pub use crate::shared::endpoint::Endpoint;
+use crate::shared::queue::{Queue, Seat};
 
 mod registry;
 
@@ -62,14 +63,20 @@ pub struct PoolSnapshot {
     pub pool: Arc<Pool>,
     /// What is counted.
     pub record: Arc<PoolRecord>,
-    /// Its servers in file order, as schedulers see them.
+    /// Where its requests wait that no server has a place for; `None`: they are refused at once.
+    pub queue: Option<Arc<Queue>>,
+    /// Its servers in file order, the backups behind the others, as schedulers see them.
     pub candidates: Vec<Candidate>,
+    /// The position of the first backup; without any, the number of the servers.
+    pub first_backup: usize,
     /// Its servers in the same order, as requests hold them.
     pub endpoints: Vec<Arc<Endpoint>>,
     /// Whether so few servers are available that suspicion is ignored.
     pub in_panic: bool,
     /// What the workers' instances of its scheduler remember together.
     pub memory: Arc<Memory>,
+    /// The same of the backups, among which the scheduler chooses by itself; `None`: there are none.
+    pub backup_memory: Option<Arc<Memory>>,
     /// The same as long as scheduler and list of servers are: a scheduler's instance lives as long.
     pub roster: u64,
     /// Another for each change of a state or a share.
@@ -100,10 +107,54 @@ impl Snapshot {
 }
 
 impl PoolSnapshot {
-    /// What a scheduler chooses from.
+    /// What a scheduler chooses from: all servers but the backups.
     pub fn view<'a>(&'a self, tried: &'a Tried) -> PoolView<'a> {
+        self.view_of(self.candidates.get(..self.first_backup).unwrap_or_default(), tried)
+    }
+
+    /// What a scheduler chooses from where none of the others may get the request: the backups.
+    pub fn backup_view<'a>(&'a self, tried: &'a Tried) -> PoolView<'a> {
+        self.view_of(self.candidates.get(self.first_backup..).unwrap_or_default(), tried)
+    }
+
+    /// Whether some of its servers are backups.
+    pub const fn has_backups(&self) -> bool {
+        self.first_backup < self.candidates.len()
+    }
+
+    /// A request for a key goes to the server at that position.
+    pub fn note_key(&self, key: u64, index: usize) {
+        match (index.checked_sub(self.first_backup), &self.backup_memory) {
+            (Some(index), Some(memory)) => memory.locality.note(key, index),
+            (Some(_) | None, _) => self.memory.locality.note(key, index),
+        }
+    }
+
+    /// The server of that number, and its position.
+    pub fn candidate_of(&self, slot: ServerSlot) -> Option<(usize, &Candidate)> {
+        self.candidates.iter().enumerate().find(|(_, candidate)| candidate.slot == slot)
+    }
+
+    /// What its queue has to know of its servers.
+    fn seats(&self) -> impl Iterator<Item = Seat> {
+        let view = self.view(&Tried::NONE);
+        self.candidates.iter().zip(&self.endpoints).map(move |(candidate, endpoint)| Seat {
+            endpoint: Arc::clone(endpoint),
+            takes_new: view.stands(candidate),
+            takes_back: view.takes_back(candidate),
+        })
+    }
+
+    /// Tells its queue, where it has one, what has become of its servers: those who wait get the places that are free now.
+    fn tell_queue(&self) {
+        if let Some(queue) = &self.queue {
+            queue.follow(self.seats());
+        }
+    }
+
+    fn view_of<'a>(&'a self, candidates: &'a [Candidate], tried: &'a Tried) -> PoolView<'a> {
         PoolView {
-            candidates: &self.candidates,
+            candidates,
             generation: self.generation,
             wanted: if self.in_panic { Wanted::InPanic } else { Wanted::New },
             only_well: false,
@@ -188,7 +239,7 @@ impl SnapshotStore {
     }
 
     /// Publishes the addresses that servers' names have now. Where they are others than before, the server keeps number,
-    /// counters and share, and is thought of as up again, unless an operator has taken it out. Returns whether any are.
+    /// counters and share, and is thought of as up again, unless an operator has taken it out or it is on its way back. Returns whether any are.
     pub fn set_addresses(&self, found: &[(ServerSlot, Arc<[SocketAddr]>)]) -> bool {
         let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.current.load_full();
@@ -201,7 +252,7 @@ impl SnapshotStore {
             let pool = Arc::make_mut(pool);
             if let Some(candidate) = pool.candidates.get_mut(position) {
                 candidate.incarnation = incarnation;
-                if matches!(candidate.state, State::Suspect { .. } | State::Down | State::Recovering) {
+                if matches!(candidate.state, State::Suspect { .. } | State::Down) {
                     candidate.state = State::Up;
                 }
             }
@@ -229,8 +280,15 @@ impl SnapshotStore {
     pub fn reload(&self, config: Arc<Config>, rules: Arc<RuleSet>) {
         let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.current.load_full();
-        let snapshot = assemble(&mut registry, config, rules, &old.pools, &self.process);
-        self.current.store(Arc::new(snapshot));
+        let snapshot = Arc::new(assemble(&mut registry, config, rules, &old.pools, &self.process));
+        self.current.store(Arc::clone(&snapshot));
+        for old in &old.pools {
+            let stays = |new: &&Arc<PoolSnapshot>| new.pool.name == old.pool.name && new.queue.is_some();
+            if let Some(queue) = old.queue.as_ref().filter(|_| !snapshot.pools.iter().any(|new| stays(&new))) {
+                // Whoever waits there looks at the snapshot again, and so does who comes with the old one in hand.
+                queue.close();
+            }
+        }
     }
 }
 
@@ -261,6 +319,7 @@ fn renew_changed(pools: &mut [Arc<PoolSnapshot>], old: &[Arc<PoolSnapshot>], reg
             let pool = Arc::make_mut(new);
             pool.in_panic = is_in_panic(&pool.candidates);
             pool.generation = registry.next_generation();
+            pool.tell_queue();
         }
     }
     has_changed
@@ -281,7 +340,9 @@ fn assemble(
         .enumerate()
         .map(|(position, pool)| {
             let old = old.iter().find(|old| old.pool.name == pool.name);
-            Arc::new(assemble_pool(registry, position, pool, old.map(AsRef::as_ref)))
+            let new = assemble_pool(registry, position, pool, old.map(AsRef::as_ref));
+            new.tell_queue();
+            Arc::new(new)
         })
         .collect();
     registry.end();
@@ -302,7 +363,10 @@ fn assemble_pool(
     let is_measured = pool.scheduler.method.is_measuring();
     let mut candidates = Vec::with_capacity(pool.servers.len());
     let mut endpoints = Vec::with_capacity(pool.servers.len());
-    for (index, server) in pool.servers.iter().enumerate() {
+    let (regular, backups): (Vec<_>, Vec<_>) = pool.servers.iter().partition(|server| !server.is_backup);
+    // Where all are backups, none stands by.
+    let first_backup = if regular.is_empty() { backups.len() } else { regular.len() };
+    for (index, server) in regular.into_iter().chain(backups).enumerate() {
         let Enrolled { record, incarnation, named } = registry.enrol(server, (position, index));
         let kept = held.get(&record.slot).filter(|(candidate, _)| candidate.incarnation == incarnation);
         let kept_share = kept.filter(|(old, _)| old.server.weight == server.weight).map(|(old, _)| old.share);
@@ -327,24 +391,36 @@ fn assemble_pool(
         // Tables are made from the weights; those who count see them in the view.
         let weight = |candidate: &Candidate| pool.scheduler.method.is_keyed().then_some(candidate.server.weight);
         let known = |candidate: &Candidate| (candidate.slot, weight(candidate));
-        is_same_scheduler(old) && old.candidates.iter().map(known).eq(candidates.iter().map(known))
+        is_same_scheduler(old)
+            && old.first_backup == first_backup
+            && old.candidates.iter().map(known).eq(candidates.iter().map(known))
     };
-    let (roster, memory) = match old.filter(is_same_roster) {
-        Some(old) => (old.roster, Arc::clone(&old.memory)),
+    let (roster, memory, backup_memory) = match old.filter(is_same_roster) {
+        Some(old) => (old.roster, Arc::clone(&old.memory), old.backup_memory.clone()),
         None => {
-            let remembered = old.filter(is_same_scheduler).map(|old| &*old.memory);
-            let memory = Memory::new(&pool.scheduler, pool.servers.iter().map(AsRef::as_ref), remembered);
-            (registry.next_roster(), Arc::new(memory))
+            let remembered = old.filter(is_same_scheduler);
+            let memory = |servers: &[Candidate], old: Option<&Arc<Memory>>| {
+                let servers = servers.iter().map(|candidate| &*candidate.server);
+                Arc::new(Memory::new(&pool.scheduler, servers, old.map(AsRef::as_ref)))
+            };
+            let (regular, backups) = candidates.split_at(first_backup);
+            let backup_memory =
+                (!backups.is_empty()).then(|| memory(backups, remembered.and_then(|old| old.backup_memory.as_ref())));
+            (registry.next_roster(), memory(regular, remembered.map(|old| &old.memory)), backup_memory)
         }
     };
+    let record = registry.pool_record(&pool.name);
     PoolSnapshot {
         roster,
         memory,
+        backup_memory,
         generation: registry.next_generation(),
-        record: registry.pool_record(&pool.name),
+        queue: pool.queue.is_some().then(|| Arc::clone(&record.queue)),
+        record,
         in_panic: is_in_panic(&candidates),
         pool: Arc::clone(pool),
         candidates,
+        first_backup,
         endpoints,
     }
 }

@@ -13,6 +13,7 @@ mod hello;
 mod policies;
 mod server_stream;
 mod session;
+mod session_tickets;
 mod stream;
 mod table;
 mod ticket;

@@ -69,6 +69,11 @@ again! {
         limit_timeout_response_is_504_for_a_head_and_a_cut_for_a_body
         limit_timeout_response_is_not_reached_by_a_body_that_goes_on
         limit_retry_count_is_the_number_of_repetitions;
+    persistence:
+        a_cookie_keeps_its_client_and_tells_nothing
+        hidden_the_cookie_does_not_reach_the_server
+        a_websocket_gets_its_cookie_with_the_101
+        the_applications_cookie_is_learned_and_found_in_cookie_and_path;
     mixture:
         no_answer_and_no_body_ever_belongs_to_somebody_else;
 }

@@ -223,14 +223,23 @@ fn s_client(proxy: &Proxy, index: usize, name: &str, arguments: &[&str]) -> Stri
 
 #[test]
 fn a_session_carries_its_certificate_and_never_leaves_its_demand() {
+    sessions_keep_to_their_demand("");
+}
+
+#[test]
+fn nor_does_a_session_that_carries_an_identity() {
+    sessions_keep_to_their_demand("persist tls-session");
+}
+
+fn sessions_keep_to_their_demand(persist: &str) {
     let world = World::new();
     let with = |inside: &str| listener(inside, "");
     let (required, optional) =
         ("client-ca \"clients.crt\" mode=\"required\"", "client-ca \"clients.crt\" mode=\"optional\"");
     let others = "client-ca \"others.crt\" mode=\"optional\"";
     let listeners = [with(required), with(required), with(optional), with(""), with(others)].join("\n");
-    let text =
-        format!("workers 1\n{listeners}\npool \"o\" {{ server \"o1\" \"{}\"; }}\n{}\n", world.origin.address, tell());
+    let pool = format!("pool \"o\" {{ server \"o1\" \"{}\"; {persist} }}", world.origin.address);
+    let text = format!("workers 1\n{listeners}\n{pool}\n{}\n", tell());
     let proxy = world.setup(&text).file("others.crt", &Authority::new("another").certificate).start();
     let told = format!("CN=robot {}", fingerprint(&world.robot));
     for version in ["-tls1_3", "-tls1_2"] {

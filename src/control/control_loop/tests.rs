@@ -33,7 +33,7 @@ impl Bench {
     }
 
     fn request(&self, index: usize, outcome: Outcome) {
-        Lease::take(&self.store.load().pools[0].endpoints[index], &self.outcomes).unwrap().outcome(outcome);
+        Lease::take(&self.store.load().pools[0].endpoints[index], &self.outcomes, None).unwrap().outcome(outcome);
     }
 
     fn state(&self, index: usize) -> State {

@@ -1,10 +1,13 @@
-//! What the rule files want of this machine, apart from certificates and ports: a user, and a folder for the access log.
+//! What the rule files want of this machine, apart from certificates and ports: a user, a secret, and a folder for the access
+//! log.
 //!
 //! It opens and makes nothing: a check leaves the machine as it was.
 
 use std::path::Path;
 
 use super::CheckReport;
+use crate::operator::secret::{Secret, is_public};
+use crate::pure::config::source::Place;
 use crate::pure::config::{Config, Problem};
 
 /// Adds an error for each that is not there.
@@ -18,12 +21,26 @@ pub(super) fn check(config: &Config, report: &mut CheckReport) {
                 .push(problem.label("unknown here").help("a start would fail: make the user, or name another"));
         }
     }
+    if let (Some(file), Some(place)) = (&config.secret, &config.places.secret) {
+        check_secret(file, place, report);
+    }
     let file = config.access_log.as_ref().and_then(|log| log.file.as_deref());
     if let (Some(file), Some(place)) = (file, &config.places.access_log) {
         report.errors.extend(
             log_trouble(file)
                 .map(|(message, help)| Problem::at(place, message).label("the access log can't be opened").help(help)),
         );
+    }
+}
+
+fn check_secret(file: &Path, place: &Place, report: &mut CheckReport) {
+    if let Err(error) = Secret::read(file) {
+        let problem = Problem::at(place, "this secret can't be used").label("this one").help(error.to_string());
+        report.errors.push(problem.help("make one: head -c 32 /dev/urandom > secret"));
+    } else if is_public(file) {
+        let problem = Problem::at(place, "everybody on this machine can read the secret").as_warning();
+        let problem = problem.label("whoever knows it can make cookies and open tickets");
+        report.warnings.push(problem.help(format!("chmod 600 {}", file.display())));
     }
 }
 

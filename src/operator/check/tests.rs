@@ -113,6 +113,18 @@ fn pools_that_get_nothing_are_warned_of() {
 }
 
 #[test]
+fn a_pool_of_backups_alone_is_warned_of() {
+    let pool = |backup: &str| {
+        format!(
+            "{BASE}pool \"b\" {{ server \"s\" \"127.0.0.1:9000\" backup=#true; server \"t\" \"127.0.0.1:9001\" {backup}; }}\nrule use=\"b\"\n"
+        )
+    };
+    let unused = "no rule uses the pool `a`";
+    assert_eq!(warnings_of(&pool("backup=#true")), [unused, "all servers of `b` are backups"]);
+    assert_eq!(warnings_of(&pool("")), [unused]);
+}
+
+#[test]
 fn listeners_that_share_an_address_or_get_no_rule_are_warned_of() {
     let text = "listen \"*:80\"\nlisten \"127.0.0.1:80\"\nlisten \"0.0.0.0:81\"\nlisten \"[::1]:81\"\n\
                 rule listen=\"*:80\" respond=404\nrule respond=404 { listen \"0.0.0.0:81\" \"[::1]:81\" }\n";
@@ -222,4 +234,44 @@ rule path="/f" use="twice" strip-prefix="/f/g"
 fn a_rule_that_tells_of_clients_whom_nobody_asks_is_warned_of() {
     let tell = "rule use=\"a\" { set-request-header \"X-Who\" \"{client-subject}\"; }";
     assert_eq!(warnings_of(&format!("{BASE}{tell}")), ["no listener asks clients for a certificate"]);
+}
+
+#[test]
+fn choices_that_end_with_the_process_and_cookies_of_two_pools_are_warned_of() {
+    let pool = |name: &str, lines: &str| format!("pool \"{name}\" {{\nserver \"s\" \"127.0.0.1:9000\"\n{lines}\n}}\n");
+    let file = |first: &str, second: &str| {
+        let pools = pool("b", first) + &pool("c", second);
+        format!("{BASE}{pools}rule path=\"/b\" use=\"b\"\nrule path=\"/c\" use=\"c\"\nrule use=\"a\"\n")
+    };
+    let no_secret = "the pool `b` persists, and there is no `secret`";
+    for (form, is_warned) in [("cookie=\"N\"", true), ("tls-session", true), ("learn=\"N\"", false), ("source", false)]
+    {
+        let said = warnings_of(&file(&format!("persist {form}"), ""));
+        assert_eq!(said.iter().any(|warning| warning.contains(no_secret)), is_warned, "{form}: {said:?}");
+        assert_eq!(said.len(), usize::from(is_warned), "{said:?}");
+    }
+    let same = "the pools `b` and `c` give the same cookie";
+    for (second, is_warned) in [("cookie=\"N\"", true), ("cookie=\"M\"", false), ("cookie=\"N\" path=\"/c\"", false)] {
+        let said = warnings_of(&file("persist cookie=\"N\"", &format!("persist {second}")));
+        assert_eq!(said.iter().any(|warning| warning.contains(same)), is_warned, "{second}: {said:?}");
+    }
+}
+
+#[test]
+fn a_secret_that_everybody_can_read_is_warned_of_and_a_bad_one_an_error() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    let text = format!("{BASE}rule use=\"a\"\nsecret file={:?}\n", secret.display().to_string());
+    assert!(!checked(&text).is_good(), "there is none");
+    for (content, mode, is_good, warnings) in [
+        ("x", 0o600, false, 0),
+        ("a secret of at least 32 bytes....", 0o644, true, 1),
+        ("a secret of at least 32 bytes....", 0o600, true, 0),
+    ] {
+        std::fs::write(&secret, content).unwrap();
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(mode)).unwrap();
+        let report = checked(&text);
+        assert_eq!((report.is_good(), report.warnings.len()), (is_good, warnings), "{}", report.render(Style::Plain));
+    }
 }

@@ -13,6 +13,9 @@ use crate::pure::rule::{Action, FieldChange, HostPattern};
 pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
     unused_pools(config, warnings);
     powerless_pools(config, warnings);
+    pools_of_backups(config, warnings);
+    choices_of_one_process(config, warnings);
+    cookies_of_two_pools(config, warnings);
     idle_keys(config, warnings);
     overlapping_listeners(config, warnings);
     unserved_listeners(config, warnings);
@@ -84,7 +87,48 @@ fn powerless_pools(config: &Config, warnings: &mut Vec<Problem>) {
     }
 }
 
-/// Listeners of which one takes the other's addresses as well: which of them a connection reaches is the system's choice.
+/// Pools in which nobody is there to be stood by for.
+fn pools_of_backups(config: &Config, warnings: &mut Vec<Problem>) {
+    for (pool, PoolPlaces { node: place, .. }) in config.pools.iter().zip(&config.places.pools) {
+        if !pool.servers.is_empty() && pool.servers.iter().all(|server| server.is_backup) {
+            let problem = Problem::at(place, format!("all servers of `{}` are backups", pool.name)).as_warning();
+            let problem = problem.label("each gets requests as if it were none");
+            warnings.push(problem.help("a backup stands by for servers without `backup=#true`"));
+        }
+    }
+}
+
+/// Pools whose clients' choices end with the process, for want of a secret.
+fn choices_of_one_process(config: &Config, warnings: &mut Vec<Problem>) {
+    if config.secret.is_some() {
+        return;
+    }
+    for (pool, places) in config.pools.iter().zip(&config.places.pools) {
+        let Some(place) = &places.needs_secret else { continue };
+        let problem = Problem::at(place, format!("the pool `{}` persists, and there is no `secret`", pool.name));
+        let problem = problem.as_warning().label("a restart forgets it, and no second node knows it");
+        warnings.push(problem.help(
+            "every client then chooses anew: head -c 32 /dev/urandom > secret, and at the top: secret file=\"secret\"",
+        ));
+    }
+}
+
+/// Pools that give one cookie: a client of both would be given another with each change from one to the other.
+fn cookies_of_two_pools(config: &Config, warnings: &mut Vec<Problem>) {
+    let mut first_of = std::collections::HashMap::new();
+    for (pool, places) in config.pools.iter().zip(&config.places.pools) {
+        let cookie = pool.persistence.as_ref().and_then(|persistence| persistence.cookie.as_ref());
+        let (Some(cookie), Some(place)) = (cookie, &places.needs_secret) else { continue };
+        let (first, first_place) =
+            *first_of.entry((&cookie.name, &cookie.domain, &cookie.path)).or_insert((pool, place));
+        if !std::ptr::eq(first, pool) {
+            let message = format!("the pools `{}` and `{}` give the same cookie", first.name, pool.name);
+            let problem = Problem::at(place, message).as_warning().label("each would replace the other's");
+            warnings.push(problem.also(first_place, "the first").help("give each pool's cookie a name of its own"));
+        }
+    }
+}
+
 /// Rules whose key nobody hashes.
 fn idle_keys(config: &Config, warnings: &mut Vec<Problem>) {
     for (rule, place) in config.rules.iter().zip(&config.places.rules) {
@@ -104,6 +148,7 @@ fn idle_keys(config: &Config, warnings: &mut Vec<Problem>) {
     }
 }
 
+/// Listeners of which one takes the other's addresses as well: which of them a connection reaches is the system's choice.
 fn overlapping_listeners(config: &Config, warnings: &mut Vec<Problem>) {
     let covers = |wide: IpAddr, narrow: IpAddr| match wide {
         IpAddr::V4(wide) => wide.is_unspecified() && narrow.is_ipv4(),

@@ -28,7 +28,9 @@ impl Explanation {
             Outcome::Forward(forward) => {
                 let server = rehearsal.choose(forward, &mut trace);
                 let outcome = if server.is_some() { "forward" } else { "refuse" };
-                let refused = server.is_none().then(|| refused(Refusal::NoServer));
+                let has_queue = config.pools.get(forward.pool.0 as usize).is_some_and(|pool| pool.queue.is_some());
+                let refusal = if has_queue { Refusal::QueueTimeout } else { Refusal::NoServer };
+                let refused = server.is_none().then(|| refused(refusal));
                 (outcome, tell_forward(config, rule, forward, server.map(AsRef::as_ref), &trace), refused)
             }
             Outcome::Redirect(status) => {

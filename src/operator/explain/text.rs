@@ -148,6 +148,7 @@ impl Explanation {
                 }
             }],
         );
+        page.step("persists", self.notes("persistence"));
         page.step("servers", self.notes("server"));
         page.step("scheduler", self.notes("scheduler"));
         let chosen =

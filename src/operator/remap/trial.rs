@@ -65,7 +65,7 @@ fn choose(
         if is_by_load {
             held.make_room(&place);
         }
-        let ask = Ask { key: Some(key), tried: &Tried::NONE, now: Timestamp::ZERO };
+        let ask = Ask { key: Some(key), own: None, tried: &Tried::NONE, now: Timestamp::ZERO };
         let index = schedulers.choose(&place, &ask, &mut Trace::off())?;
         let candidate = place.pool.candidates.get(index)?;
         let name = Arc::clone(&candidate.server.id.server);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::form::{Kind, Setting};
 use super::{AmbiguousPaths, Limits, ProcessLimits};
 use crate::base::units::{Bytes, duration_text};
-use crate::pure::pool::{Retry, Timeouts, Upstream, UpstreamProtocol};
+use crate::pure::pool::{QueueBounds, Retry, Timeouts, Upstream, UpstreamProtocol};
 
 /// What a limit holds for, and so where it may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub struct Settings {
     pub upstream: Upstream,
     /// Those of a pool's repetitions.
     pub retry: Retry,
+    /// Those of a pool's queue.
+    pub queue: QueueBounds,
 }
 
 /// A limit's default, and the field that it sets.
@@ -56,7 +58,7 @@ pub enum LimitValue {
 /// A limit.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitEntry {
-    /// The node that it is written in: `limits`, `timeout`, `upstream` or `retry`.
+    /// The node that it is written in: `limits`, `timeout`, `upstream`, `retry` or `queue`.
     pub node: &'static str,
     /// Its name.
     pub name: &'static str,
@@ -182,6 +184,13 @@ const TABLE: &[LimitEntry] = &[
         LimitValue::Count(1, (0, 10), |all| &mut all.retry.count),
         "the most repetitions of one request",
     ),
+    pool(
+        "queue",
+        "max",
+        LimitValue::Count(1024, (1, 1_000_000), |all| &mut all.queue.max),
+        "the most requests that wait for a server's place",
+    ),
+    pool("queue", "timeout", seconds(5, |all| &mut all.queue.timeout), "how long a request waits there"),
 ];
 
 const TIME: Kind = Kind::Duration { min: Duration::from_millis(1), max: Duration::from_secs(365 * 86_400) };
@@ -268,6 +277,7 @@ impl Default for Settings {
                 tls: None,
             },
             retry: Retry { count: 0, on_connect: true, on_reset: true, on_status: Vec::new() },
+            queue: QueueBounds { max: 0, timeout: zero },
         };
         for entry in LIMITS {
             entry.set_default(&mut all);
@@ -314,6 +324,7 @@ mod tests {
         assert_eq!(all.timeouts, Timeouts::default());
         assert_eq!(all.upstream, Upstream::default());
         assert_eq!(all.retry, Retry::default());
+        assert_eq!(all.queue, QueueBounds::default());
     }
 
     #[test]

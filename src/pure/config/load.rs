@@ -50,6 +50,7 @@ fn empty() -> Config {
         workers: None,
         resolvers: Vec::new(),
         user: None,
+        secret: None,
         access_log: None,
         admin: None,
         process: Settings::default().process,
@@ -59,6 +60,15 @@ fn empty() -> Config {
 
 fn body_max_place<'a>(mut limits: impl Iterator<Item = Node<'a>>) -> Option<Place> {
     limits.find_map(|node| node.setting("body-max")).map(|value| value.place())
+}
+
+/// The first `persist` of a pool whose choices outlive the process only with a secret.
+fn needs_secret(pool: Node<'_>) -> Option<Place> {
+    let is_sealed = |node: &Node<'_>| {
+        let word = node.argument(0).and_then(|value| value.text());
+        node.setting("cookie").is_some() || word == Some("tls-session")
+    };
+    pool.children("persist").find(is_sealed).map(|node| node.place())
 }
 
 struct Loading {
@@ -74,7 +84,7 @@ impl Loading {
         for node in &nodes {
             shape::check_top(*node, &mut self.problems);
         }
-        for name in ["workers", "user", "access-log", "resolver", "admin"] {
+        for name in ["workers", "user", "access-log", "resolver", "secret", "admin"] {
             self.check_single(name, named(name));
         }
         let mut top = Settings::default();
@@ -95,6 +105,7 @@ impl Loading {
             }
         }
         self.resolver(named("resolver").next());
+        self.secret(named("secret").next());
         let admin = named("admin").next();
         self.config.admin = admin.and_then(|node| admin::read(node, &self.config.listeners, &mut self.problems));
         self.process(named("workers").next(), named("user").next(), named("access-log").next());
@@ -166,6 +177,7 @@ impl Loading {
                 self.config.places.pools.push(PoolPlaces {
                     node: node.place(),
                     servers: node.children("server").map(|server| server.place()).collect(),
+                    needs_secret: needs_secret(node),
                     tls: tls.or_else(|| protocol.map(UpstreamTlsPlaces::implied)),
                 });
             }
@@ -198,6 +210,17 @@ impl Loading {
     fn resolver(&mut self, node: Option<Node<'_>>) {
         let servers = node.into_iter().flat_map(|node| node.arguments());
         self.config.resolvers = servers.filter_map(|value| address::resolver(value, &mut self.problems)).collect();
+    }
+
+    fn secret(&mut self, node: Option<Node<'_>>) {
+        let Some(node) = node else { return };
+        let Some(file) = node.setting("file") else {
+            let problem = Problem::at(&node.place(), "the `secret` has no file").label("`file` is missing");
+            self.problems.add(problem.help("write: secret file=\"/etc/pointsman/secret\""));
+            return;
+        };
+        self.config.places.secret = Some(file.place());
+        self.config.secret = file.text().map(|text| file.beside(text));
     }
 
     fn process(&mut self, workers: Option<Node<'_>>, user: Option<Node<'_>>, access_log: Option<Node<'_>>) {

@@ -17,6 +17,8 @@ pub struct Places {
     pub expects: Vec<Place>,
     /// That of `user`.
     pub user: Option<Place>,
+    /// That of `secret`.
+    pub secret: Option<Place>,
     /// That of `access-log`.
     pub access_log: Option<Place>,
 }
@@ -43,6 +45,8 @@ pub struct PoolPlaces {
     pub node: Place,
     /// Its servers in order.
     pub servers: Vec<Place>,
+    /// The first `persist` whose choices outlive the process only with a `secret`.
+    pub needs_secret: Option<Place>,
     /// The `tls` of its `upstream`, if it has one.
     pub tls: Option<UpstreamTlsPlaces>,
 }

@@ -8,7 +8,7 @@ use super::names::Unique;
 use super::node::Node;
 use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
-use super::{address, limits, scheduler, upstream_tls};
+use super::{address, limits, persist, scheduler, upstream_tls};
 use crate::base::id::ServerId;
 use crate::pure::pool::{Pool, Server, UpstreamProtocol};
 use crate::pure::proxy_protocol::Version;
@@ -16,7 +16,7 @@ use crate::pure::proxy_protocol::Version;
 /// A pool of that name.
 pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> Pool {
     let mut settings = Settings::default();
-    for child in ["timeout", "upstream", "retry"] {
+    for child in ["timeout", "upstream", "retry", "queue"] {
         if let Some(child) = node.child(child) {
             limits::read_pool_node(child, &mut settings);
         }
@@ -28,15 +28,19 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
         read_retry(retry, &mut settings, problems);
     }
     let scheduling = node.child("scheduler").map(|node| scheduler::read(node, problems)).unwrap_or_default();
+    let servers = read_servers(node, name, problems);
     Pool {
         name: Arc::clone(name),
-        servers: read_servers(node, name, problems),
+        persistence: persist::read(node, name, &servers, problems),
+        servers,
         scheduler: scheduling.scheduler,
         key: scheduling.key,
         key_normalize: scheduling.key_normalize,
         upstream: settings.upstream,
         timeouts: settings.timeouts,
         retry: settings.retry,
+        queue: node.child("queue").map(|_| settings.queue),
+        slow_start: node.setting("slow-start").and_then(|value| value.duration()),
     }
 }
 
@@ -54,6 +58,7 @@ fn read_servers(node: Node<'_>, pool: &Arc<str>, problems: &mut Problems) -> Vec
             address,
             weight: server.setting("weight").and_then(|value| value.whole()).unwrap_or(1),
             max: server.setting("max").and_then(|value| value.whole()),
+            is_backup: server.setting("backup").and_then(|value| value.switch()).unwrap_or(false),
         }));
     }
     if node.children("server").next().is_none() {

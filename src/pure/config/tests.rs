@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::base::id::PoolIndex;
-use crate::pure::pool::{Method, WrrMode};
+use crate::pure::pool::{Method, Pool, WrrMode};
 use crate::pure::rule::{Action, HostPattern};
 
 fn loaded(text: &str) -> Config {
@@ -76,4 +76,29 @@ rule "all" host="A.test." path="/u/{id}" use="a" {
     assert_eq!(rule.unless.media_types[0].0, "image/*");
     assert_eq!(rule.body_max, Some(Bytes::mib(1)));
     assert!(rule.changes.upgrades.is_empty());
+}
+
+#[test]
+fn queue_backups_and_slow_start_are_what_a_pool_says() {
+    let config = loaded(
+        r#"
+listen "[::1]:80"
+pool "plain" { server "s" "[::1]:9000" }
+pool "queued" { server "s" "[::1]:9000" max=2; server "t" "[::1]:9001" backup=#true; queue; slow-start "10s" }
+pool "bounded" slow-start="500ms" { server "s" "[::1]:9000" backup=#false; queue max=7 timeout="20ms" }
+"#,
+    );
+    let told = |pool: &Pool| {
+        let backups: Vec<bool> = pool.servers.iter().map(|server| server.is_backup).collect();
+        (backups, pool.queue.map(|queue| (queue.max, queue.timeout.as_millis())), pool.slow_start)
+    };
+    let all: Vec<_> = config.pools.iter().map(|pool| told(pool)).collect();
+    assert_eq!(
+        all,
+        [
+            (vec![false], None, None),
+            (vec![false, true], Some((1024, 5_000)), Some(Duration::from_secs(10))),
+            (vec![false], Some((7, 20)), Some(Duration::from_millis(500))),
+        ]
+    );
 }

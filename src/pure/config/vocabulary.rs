@@ -49,7 +49,7 @@ static SERVER: NodeForm = NodeForm::new("server", r#"server "o1" "10.0.0.1:9000"
     .with(&[
         Setting::one("weight", Kind::Whole { min: 0, max: 65_535 }),
         Setting::one("max", Kind::Whole { min: 1, max: 4_294_967_295 }),
-        Setting::later("backup"),
+        Setting::one("backup", Kind::Switch),
     ])
     .repeated();
 
@@ -129,15 +129,35 @@ const RETRY_COUNT_SETTING: Setting = {
 };
 static RETRY: NodeForm = NodeForm::new("retry", r#"retry count=1 on="connect reset""#).with(&RETRY_SETTINGS);
 
+static QUEUE_SETTINGS: [Setting; 2] = limit_table::settings("queue");
+static QUEUE: NodeForm = NodeForm::new("queue", r#"queue max=1024 timeout="5s""#).with(&QUEUE_SETTINGS);
+
+/// Shorter than a few ticks of control it would be no slope, and in longer than a day nobody believes.
+const SLOW_START_TIME: Kind = Kind::Duration { min: Duration::from_millis(200), max: Duration::from_secs(86_400) };
+
 static POOL: NodeForm = NodeForm::new("pool", r#"pool "origin" { server "o1" "10.0.0.1:9000" }"#)
     .taking(&[text("the pool's name")], 1)
-    .holding(&[&SERVER, &SCHEDULER, &UPSTREAM, &TIMEOUT, &RETRY, &PERSIST, &CHECK, &QUEUE, &SLOW_START, &BACKUP])
+    .with(&[Setting::one("slow-start", SLOW_START_TIME)])
+    .holding(&[&SERVER, &SCHEDULER, &UPSTREAM, &TIMEOUT, &RETRY, &QUEUE, &PERSIST, &CHECK])
     .repeated();
-static PERSIST: NodeForm = NodeForm::later("persist");
+static PERSIST: NodeForm = NodeForm::new("persist", r#"persist cookie="NAME" ttl="8h""#)
+    .taking(&[Kind::Word { now: &["source", "tls-session"], later: &[] }], 0)
+    .with(&[
+        Setting::text("cookie", "a cookie's name"),
+        Setting::text("learn", "the name of the application's cookie"),
+        Setting::one("header", FIELD_NAME),
+        Setting::one("ttl", Kind::Duration { min: Duration::from_secs(1), max: Duration::from_secs(365 * 86_400) }),
+        Setting::one("hide", Kind::Switch),
+        Setting::text("domain", "a domain"),
+        Setting::text("path", "a path"),
+        Setting::one("same-site", Kind::Word { now: &["lax", "strict", "none"], later: &[] }),
+        Setting::one("secure", Kind::Switch),
+        Setting::one("http-only", Kind::Switch),
+        Setting::one("mask", Kind::Whole { min: 0, max: 32 }),
+        Setting::one("mask6", Kind::Whole { min: 0, max: 128 }),
+    ])
+    .repeated();
 static CHECK: NodeForm = NodeForm::later("check");
-static QUEUE: NodeForm = NodeForm::later("queue");
-static SLOW_START: NodeForm = NodeForm::later("slow-start");
-static BACKUP: NodeForm = NodeForm::later("backup");
 
 const HOST: Kind = text("a host, or `*.` and a domain");
 const MEDIA_TYPE: Kind = text("a media type such as `image/png` or `image/*`");
@@ -268,7 +288,8 @@ static ADMIN: NodeForm = NodeForm::new("admin", r#"admin "unix:/run/pointsman/ad
     .holding(&[&ADMIN_TLS]);
 static ADMIN_TLS: NodeForm = NodeForm::later("tls");
 static FEEDBACK: NodeForm = NodeForm::later("feedback");
-static SECRET: NodeForm = NodeForm::later("secret");
+static SECRET: NodeForm =
+    NodeForm::new("secret", r#"secret file="/etc/pointsman/secret""#).with(&[Setting::one("file", FILE)]);
 static RESOLVER: NodeForm =
     NodeForm::new("resolver", r#"resolver "10.0.0.53""#).taking(&[text("a DNS server's address")], 1).open();
 

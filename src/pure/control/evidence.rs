@@ -24,6 +24,8 @@ pub enum Sign {
     Ordered(Order),
     /// It was configured, new or at another address.
     Configured,
+    /// Its share has risen to the whole without a failure.
+    SlowStartOver,
 }
 
 impl std::fmt::Display for Sign {
@@ -37,6 +39,7 @@ impl std::fmt::Display for Sign {
             Self::Ordered(Order::Maintain) => f.write_str("an operator took it out"),
             Self::Ordered(Order::Enable) => f.write_str("an operator put it back"),
             Self::Configured => f.write_str("it was configured"),
+            Self::SlowStartOver => f.write_str("its slow start is over"),
         }
     }
 }

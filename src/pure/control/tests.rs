@@ -5,13 +5,16 @@ use std::collections::HashMap;
 use super::watch::{CHECK_INTERVAL, CHECK_JITTER, CHECK_LOST_AFTER, CHECK_TIMEOUT};
 use super::*;
 
+mod slow_start;
+
 const SUSPECT: State = State::Suspect { by_overload: false };
 const PASS: Result<Duration, CheckFailure> = Ok(Duration::from_millis(1));
 const REFUSED: Result<Duration, CheckFailure> = Err(CheckFailure::Refused);
 
 fn watched(number: u32) -> Watched {
     let id = ServerId { pool: "p".into(), server: format!("s{number}").into() };
-    Watched { slot: ServerSlot(number), id, incarnation: 0, state: State::Up, has_share: true }
+    let (share, whole) = (Share::of(100), Share::of(100));
+    Watched { slot: ServerSlot(number), id, incarnation: 0, state: State::Up, share, whole, slow_start: None }
 }
 
 fn row(count: u32) -> OutcomeSummary {
@@ -175,7 +178,7 @@ fn the_last_server_of_a_pool_that_could_get_requests_stays_suspect() {
         match case {
             0 => other.state = State::Down,
             1 => other.state = State::Drained,
-            2 => other.has_share = false,
+            2 => (other.share, other.whole) = (Share::ZERO, Share::ZERO),
             _ => other.id.pool = "other".into(),
         }
         let mut bench = Bench::new(0);
@@ -321,6 +324,7 @@ fn checks_that_run_at_once_are_bounded_and_everybody_gets_a_turn() {
 struct World {
     rng: Rng,
     is_calm: bool,
+    slow_start: Option<Duration>,
     falls: u32,
     control: Control,
     now: Timestamp,
@@ -335,14 +339,20 @@ struct Truth {
     passes: Vec<Timestamp>,
     has_failed_check: bool,
     running: Option<(CheckId, Timestamp)>,
+    share: Share,
+    /// Whether it was down before it began to recover.
+    was_down: bool,
 }
+
+const SLOW_START: Duration = Duration::from_secs(2);
 
 impl World {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let count = 1 + u32::try_from(rng.below(6)).unwrap();
         let mut control = Control::new(seed);
-        let list: Vec<_> = (0..count).map(watched).collect();
+        let slow_start = (seed % 2 == 1).then_some(SLOW_START);
+        let list: Vec<_> = (0..count).map(|number| Watched { slow_start, ..watched(number) }).collect();
         control.handle(Timestamp::ZERO, Event::Reload(&list), &mut Vec::new());
         let truth = |_| Truth {
             is_alive: true,
@@ -351,10 +361,13 @@ impl World {
             passes: Vec::new(),
             has_failed_check: false,
             running: None,
+            share: Share::of(100),
+            was_down: false,
         };
         Self {
             rng,
             is_calm: false,
+            slow_start,
             falls: 0,
             control,
             now: Timestamp::ZERO,
@@ -395,8 +408,12 @@ impl World {
             ServerSlot(u32::try_from(index).unwrap()),
             super::OutcomeSummary { connect_failures_in_a_row: row, ..OutcomeSummary::default() },
         ));
-        let expected = if row >= 3 && was == State::Up { SUSPECT } else { was };
-        assert_eq!(self.servers[index].state, expected, "{row} failures in a row");
+        let state = self.servers[index].state;
+        match was {
+            State::Up => assert_eq!(state, if row >= 3 { SUSPECT } else { was }, "{row} failures in a row"),
+            State::Recovering if row > 0 => assert!([SUSPECT, State::Down].contains(&state), "{row} failures in a row"),
+            was => assert_eq!(state, was, "{row} failures in a row"),
+        }
     }
 
     fn finish_checks(&mut self) {
@@ -426,20 +443,25 @@ impl World {
                 Effect::SetState(slot, state) => {
                     let server = &mut self.servers[slot.0 as usize];
                     assert_ne!(server.state, state, "a change that changes nothing");
-                    if state == State::Up {
+                    let comes_back = if self.slow_start.is_some() { State::Recovering } else { State::Up };
+                    if state == State::Up && self.slow_start.is_some() {
+                        assert_eq!(server.state, State::Recovering, "up without a slow start");
+                    }
+                    if state == comes_back {
+                        server.was_down = server.state == State::Down;
                         let [.., first, second] = server.passes.as_slice() else {
                             panic!("up without two good checks")
                         };
                         assert!(second.since(*first) >= CHECK_INTERVAL, "the good checks are too near");
                     }
                     match state {
-                        State::Up | SUSPECT => {
+                        State::Up | SUSPECT | State::Recovering => {
                             server.passes.clear();
                             server.running = None;
                         }
                         State::Down => {
                             assert_eq!(server.state, SUSPECT, "death without suspicion");
-                            assert!(server.has_failed_check, "death without a second witness");
+                            assert!(server.has_failed_check || server.was_down, "death without a second witness");
                         }
                         other => panic!("{other} without an order"),
                     }
@@ -447,6 +469,7 @@ impl World {
                     server.has_failed_check = false;
                     server.state = state;
                 }
+                Effect::SetShare(slot, share) => self.servers[slot.0 as usize].share = share,
                 Effect::ForgetConnectFailures(slot) => self.servers[slot.0 as usize].row = 0,
                 Effect::RunCheck(check) => self.begin_check(check),
                 Effect::Tell(change) => assert_ne!(change.from, change.to),
@@ -478,6 +501,9 @@ impl World {
         for (index, server) in self.servers.iter().enumerate() {
             let slot = ServerSlot(u32::try_from(index).unwrap());
             assert_eq!(self.control.state(slot), Some(server.state));
+            let is_partial = server.share < Share::of(100);
+            assert!(!is_partial || server.state == State::Recovering, "a share that does not rise");
+            assert!(server.share >= Share::of(10) && server.share <= Share::of(100));
             assert!(self.control.evidence(slot).count() <= evidence::KEPT_MAX);
         }
     }
@@ -490,7 +516,8 @@ impl World {
             server.row = 0;
         }
         let lost = CHECK_TIMEOUT + CHECK_LOST_AFTER;
-        let end = self.now + lost + (CHECK_INTERVAL + CHECK_JITTER + TICK * 2) * 3;
+        let climbs = self.slow_start.unwrap_or_default() + TICK * 2;
+        let end = self.now + lost + climbs + (CHECK_INTERVAL + CHECK_JITTER + TICK * 2) * 3;
         while self.now < end {
             self.step();
         }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use super::climb::Climb;
 use super::evidence::{Evidence, Sign, Signs};
 use super::{CheckFailure, CheckId, Order, OutcomeSummary, Watched};
 use crate::base::id::ServerId;
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
-use crate::pure::pool::{State, Wanted};
+use crate::pure::pool::{Share, State, Wanted};
 
 /// So many connects in a row that fail make a server Suspect.
 pub const CONNECT_FAILURES_MAX: u32 = 3;
@@ -46,7 +47,13 @@ pub(super) struct Watch {
     id: ServerId,
     incarnation: u32,
     state: State,
-    pub(super) has_share: bool,
+    /// Its configured share.
+    whole: Share,
+    /// Its share in the snapshot.
+    published: Share,
+    slow_start: Option<Duration>,
+    /// While its share rises: then it is Recovering.
+    climb: Option<Climb>,
     signs: Signs,
     /// While the server is checked.
     checks: Option<Checks>,
@@ -60,8 +67,8 @@ struct Checks {
     passed_in_a_row: u32,
     /// Checks that found no way, since the last that passed.
     unreachable: u32,
-    /// The failure that left no doubt, if no check has passed since.
-    verdict: Option<CheckFailure>,
+    /// What left no doubt, if no check has passed since.
+    verdict: Option<Sign>,
 }
 
 impl Checks {
@@ -76,11 +83,11 @@ impl Checks {
             CheckFailure::NotRun => return,
             // It may be overloaded.
             CheckFailure::TimedOut => {}
-            CheckFailure::Refused => self.verdict = Some(why),
+            CheckFailure::Refused => self.verdict = Some(Sign::CheckFailed(why)),
             CheckFailure::Unreachable => {
                 self.unreachable = self.unreachable.saturating_add(1);
                 if self.unreachable >= FALL {
-                    self.verdict = Some(why);
+                    self.verdict = Some(Sign::CheckFailed(why));
                 }
             }
         }
@@ -98,7 +105,10 @@ impl Watch {
             id: server.id.clone(),
             incarnation: server.incarnation,
             state: server.state,
-            has_share: server.has_share,
+            whole: server.whole,
+            published: server.share,
+            slow_start: server.slow_start,
+            climb: None,
             signs: Signs::default(),
             checks: None,
         };
@@ -127,21 +137,84 @@ impl Watch {
         self.checks.is_some()
     }
 
+    pub(super) const fn is_climbing(&self) -> bool {
+        self.climb.is_some()
+    }
+
+    pub(super) const fn climb(&self) -> Option<Climb> {
+        self.climb
+    }
+
+    /// What the rule files say of it now.
+    pub(super) const fn learn_settings(&mut self, server: &Watched) {
+        self.whole = server.whole;
+        self.published = server.share;
+        self.slow_start = server.slow_start;
+    }
+
+    /// Its share, where that is another than was published.
+    pub(super) fn new_share(&mut self) -> Option<Share> {
+        let share = self.climb.map_or(self.whole, |climb| climb.share(self.whole));
+        (std::mem::replace(&mut self.published, share) != share).then_some(share)
+    }
+
+    /// A reload has brought it.
+    pub(super) fn comes_new(&mut self, now: Timestamp, rng: &mut Rng) -> Option<Turn> {
+        let climb = Climb::new(now, false);
+        (self.slow_start.is_some() && self.state == State::Up)
+            .then(|| self.begin_climb(now, climb, Sign::Configured, rng))
+            .flatten()
+    }
+
+    /// Its share begins to rise, or goes on to.
+    pub(super) fn begin_climb(&mut self, now: Timestamp, climb: Climb, because: Sign, rng: &mut Rng) -> Option<Turn> {
+        let turn = self.turn(now, State::Recovering, because, rng);
+        self.climb = Some(climb);
+        (turn.from != turn.to).then_some(turn)
+    }
+
+    /// Its share rises with the time.
+    pub(super) fn climb_on(&mut self, now: Timestamp, rng: &mut Rng) -> Option<Turn> {
+        let climb = self.climb.as_mut()?;
+        climb.go_on(now, self.slow_start.unwrap_or_default());
+        climb.is_over().then(|| {
+            self.signs.add(now, Sign::SlowStartOver);
+            self.turn(now, State::Up, Sign::SlowStartOver, rng)
+        })
+    }
+
     /// Requests have seen something.
     pub(super) fn saw(&mut self, now: Timestamp, seen: &OutcomeSummary, rng: &mut Rng) -> Option<Turn> {
         let in_a_row = seen.connect_failures_in_a_row;
-        if in_a_row < CONNECT_FAILURES_MAX {
-            return None;
-        }
+        let sign = Sign::ConnectFailures(in_a_row);
         match self.state {
-            State::Up | State::Recovering => {
-                let sign = Sign::ConnectFailures(in_a_row);
+            State::Up if in_a_row >= CONNECT_FAILURES_MAX => {
                 self.signs.add(now, sign);
                 Some(self.turn(now, State::Suspect { by_overload: false }, sign, rng))
             }
+            State::Recovering if in_a_row > 0 => {
+                self.signs.add(now, sign);
+                Some(self.fall_back(now, sign, true, rng))
+            }
             // Known, or an operator's wish that evidence does not undo.
-            State::Suspect { .. } | State::Down | State::Drained | State::Maintenance => None,
+            State::Up
+            | State::Recovering
+            | State::Suspect { .. }
+            | State::Down
+            | State::Drained
+            | State::Maintenance => None,
         }
+    }
+
+    /// It has failed on its way back: what it was before it is again. One that was dead is doubted no longer, where the
+    /// failure `is_clear`.
+    fn fall_back(&mut self, now: Timestamp, sign: Sign, is_clear: bool, rng: &mut Rng) -> Turn {
+        let was_down = self.climb.is_some_and(|climb| climb.is_from_down);
+        let turn = self.turn(now, State::Suspect { by_overload: false }, sign, rng);
+        if let Some(checks) = self.checks.as_mut().filter(|_| was_down && is_clear) {
+            checks.verdict = Some(sign);
+        }
+        turn
     }
 
     /// An operator wants something.
@@ -150,6 +223,11 @@ impl Watch {
             Order::Drain => State::Drained,
             Order::Maintain => State::Maintenance,
             Order::Enable => match self.state {
+                State::Maintenance if self.slow_start.is_some() => {
+                    self.signs.add(now, Sign::Ordered(order));
+                    return self.begin_climb(now, Climb::new(now, false), Sign::Ordered(order), rng);
+                }
+                // One that was drained has served its clients on.
                 State::Drained | State::Maintenance => State::Up,
                 // It is not out: what is known of it stands.
                 State::Up | State::Recovering | State::Suspect { .. } | State::Down => return None,
@@ -184,7 +262,7 @@ impl Watch {
 
     /// Whether requests that `other` can't get could come here.
     pub(super) fn can_stand_in_for(&self, other: &Self) -> bool {
-        self.id.pool == other.id.pool && self.has_share && self.state.allows(Wanted::InPanic)
+        self.id.pool == other.id.pool && !self.whole.is_zero() && self.state.allows(Wanted::InPanic)
     }
 
     /// A check has ended. The result of one that is not expected (any more) says nothing.
@@ -193,6 +271,7 @@ impl Watch {
         now: Timestamp,
         id: CheckId,
         result: Result<Duration, CheckFailure>,
+        rng: &mut Rng,
     ) -> Option<Turn> {
         let checks = self.checks.as_mut()?;
         if checks.running != Some(id) {
@@ -202,21 +281,26 @@ impl Watch {
         let time = match result {
             Ok(time) => time,
             Err(why) => {
+                let sign = Sign::CheckFailed(why);
                 checks.failed(why);
-                self.signs.add(now, Sign::CheckFailed(why));
-                return None;
+                self.signs.add(now, sign);
+                let is_back = self.state == State::Recovering && why != CheckFailure::NotRun;
+                return is_back.then(|| self.fall_back(now, sign, why != CheckFailure::TimedOut, rng));
             }
         };
         (checks.unreachable, checks.verdict) = (0, None);
         checks.passed_in_a_row += 1;
         let passed = checks.passed_in_a_row;
         self.signs.add(now, Sign::CheckPassed(time));
-        if passed < RISE {
+        if passed < RISE || self.state == State::Recovering {
             return None;
         }
-        self.checks = None;
-        let from = std::mem::replace(&mut self.state, State::Up);
-        Some(Turn { from, to: State::Up, because: Sign::ChecksPassed(passed) })
+        let because = Sign::ChecksPassed(passed);
+        if self.slow_start.is_some() {
+            let climb = Climb::new(now, self.state == State::Down);
+            return self.begin_climb(now, climb, because, rng);
+        }
+        Some(self.turn(now, State::Up, because, rng))
     }
 
     /// Whether requests and checks agree that a suspected server is dead. Overload is never treated as death.
@@ -226,17 +310,18 @@ impl Watch {
 
     /// Takes a dead server for Down; its checks go on.
     pub(super) fn fall(&mut self) -> Option<Turn> {
-        let because = Sign::CheckFailed(self.verdict()?);
+        let because = self.verdict()?;
         let from = std::mem::replace(&mut self.state, State::Down);
         Some(Turn { from, to: State::Down, because })
     }
 
-    fn verdict(&self) -> Option<CheckFailure> {
+    fn verdict(&self) -> Option<Sign> {
         self.checks.as_ref()?.verdict
     }
 
     fn turn(&mut self, now: Timestamp, to: State, because: Sign, rng: &mut Rng) -> Turn {
         let from = std::mem::replace(&mut self.state, to);
+        self.climb = None;
         self.check_as_state_asks(now, rng);
         Turn { from, to, because }
     }
@@ -244,8 +329,8 @@ impl Watch {
     /// Only a server that is not well is checked.
     fn check_as_state_asks(&mut self, now: Timestamp, rng: &mut Rng) {
         self.checks = match self.state {
-            State::Suspect { .. } | State::Down => Some(Checks::begin(now, rng)),
-            State::Up | State::Recovering | State::Drained | State::Maintenance => None,
+            State::Suspect { .. } | State::Down | State::Recovering => Some(Checks::begin(now, rng)),
+            State::Up | State::Drained | State::Maintenance => None,
         };
     }
 }

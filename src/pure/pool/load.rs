@@ -70,7 +70,9 @@ impl Load {
     }
 
     /// Gives a place back. Only who reserved one may call it.
+    ///
+    /// In one order with a queue's count of those who wait: who gives back and sees nobody wait is seen by whoever begins to.
     pub fn release(&self) {
-        self.active.fetch_sub(1, Ordering::Relaxed);
+        self.active.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -68,6 +68,7 @@ fn candidates(states: &[(State, u16)]) -> Vec<Candidate> {
                 address: Address::Name("host".to_owned(), 80),
                 weight: *weight,
                 max: Some(1),
+                is_backup: false,
             }),
             slot: ServerSlot(number),
             incarnation: 0,
@@ -90,6 +91,38 @@ fn panic_means_fewer_than_half_available_of_those_that_count() {
     check(&[(SUSPECT, 1), (State::Up, 1)], false);
     check(&[(SUSPECT, 1), (State::Up, 1), (State::Down, 1)], true);
     check(&[(State::Drained, 1), (State::Maintenance, 1), (State::Up, 1), (SUSPECT, 0)], false);
+}
+
+#[test]
+fn backups_are_no_part_of_the_half_and_spare_a_pool_the_panic() {
+    let check = |regular: &[(State, u16)], backups: &[(State, u16)], expected: bool| {
+        let mut all = candidates(&[regular, backups].concat());
+        for candidate in all.iter_mut().skip(regular.len()) {
+            Arc::make_mut(&mut candidate.server).is_backup = true;
+        }
+        assert_eq!(is_in_panic(&all), expected, "{regular:?} {backups:?}");
+    };
+    let (up, down, suspect) = ((State::Up, 1), (State::Down, 1), (SUSPECT, 1));
+    check(&[up, suspect], &[suspect, suspect], false);
+    check(&[up, suspect, suspect], &[up, up], true);
+    check(&[suspect, down], &[up, down, down], false);
+    check(&[suspect, down], &[suspect], true);
+    check(&[suspect, down], &[(State::Maintenance, 1), (State::Up, 0)], true);
+    check(&[(State::Drained, 1)], &[suspect], true);
+    check(&[(State::Drained, 1)], &[up, suspect], false);
+}
+
+#[test]
+fn a_part_of_a_share_is_rounded_down_and_never_nothing() {
+    assert_eq!(Share::of(1).part(1, 10), Share::from_units(25));
+    assert_eq!(Share::from_units(3).part(1, 10), Share::from_units(1));
+    assert_eq!(Share::ZERO.part(1, 10), Share::ZERO);
+    assert_eq!(Share::MAX.part(1_999, 2_000), Share::from_units(16_776_960 / 2_000 * 1_999 + 960 * 1_999 / 2_000));
+    assert_eq!(Share::of(7).part(3, 2), Share::of(7));
+    for numerator in 0..=200 {
+        let exact = u64::from(Share::MAX.units()) * u64::from(numerator) / 200;
+        assert_eq!(u64::from(Share::MAX.part(numerator, 200).units()), exact.max(1));
+    }
 }
 
 #[test]

@@ -27,6 +27,16 @@ impl Share {
         if units > Self::MAX.0 { Self::MAX } else { Self(units) }
     }
 
+    /// `numerator` of `denominator` parts of it, rounded down; never nothing where it is something, never more than all.
+    pub const fn part(self, numerator: u16, denominator: u16) -> Self {
+        if self.0 == 0 || numerator >= denominator {
+            return self;
+        }
+        let (numerator, denominator) = (numerator as u32, denominator as u32);
+        let units = self.0 / denominator * numerator + self.0 % denominator * numerator / denominator;
+        if units == 0 { Self(1) } else { Self(units) }
+    }
+
     /// In 1/256 of a configured weight.
     pub const fn units(self) -> u32 {
         self.0
@@ -146,7 +156,7 @@ impl std::fmt::Display for Ineligible {
 /// What a scheduler chooses from: the pool's servers in file order, and who asks.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolView<'a> {
-    /// The servers in file order.
+    /// The servers in file order: all but the backups, or the backups alone.
     pub candidates: &'a [Candidate],
     /// Another number for each change of a state or a share: what a scheduler has worked out from them holds as long as
     /// this number does.
@@ -173,6 +183,12 @@ impl PoolView<'_> {
             && !candidate.is_full()
             && (self.tried.is_empty() || !self.tried.contains(candidate.slot))
             && (!self.only_well || is_well(candidate))
+    }
+
+    /// Whether a candidate may get this request as that of a client who belongs to it: its share does not count.
+    pub fn takes_back(&self, candidate: &Candidate) -> bool {
+        let is_allowed = candidate.state.allows(Wanted::Persistent) || candidate.state.allows(self.wanted);
+        is_allowed && !self.tried.contains(candidate.slot)
     }
 
     /// The part of eligibility that holds as long as the generation does: state and share.
@@ -202,17 +218,40 @@ fn is_well(candidate: &Candidate) -> bool {
     candidate.state.allows(Wanted::New) && candidate.load.connect_failures_in_a_row() == 0
 }
 
+impl Candidate {
+    /// Whether it is to be had, as far as an operator is concerned.
+    fn counts(&self) -> bool {
+        !self.share.is_zero() && !matches!(self.state, State::Drained | State::Maintenance)
+    }
+}
+
+/// How many servers there are to be had, and how many of them are up.
+#[derive(Default)]
+struct Standing {
+    counted: usize,
+    available: usize,
+}
+
+impl Standing {
+    const fn is_low(&self) -> bool {
+        self.available * 2 < self.counted
+    }
+}
+
 /// Whether fewer than half of a pool's servers are available, so that suspicion is ignored: better a doubtful server than
 /// all load on the few others. Servers without a share and those an operator has taken out are not counted.
+///
+/// Backup servers are no part of the half. But where none of the others is available and a backup is, there is no panic: that
+/// is what backups are for.
 pub fn is_in_panic(candidates: &[Candidate]) -> bool {
-    let mut counted = 0usize;
-    let mut available = 0usize;
-    for candidate in candidates {
-        if candidate.share.is_zero() || matches!(candidate.state, State::Drained | State::Maintenance) {
-            continue;
-        }
-        counted += 1;
-        available += usize::from(candidate.state.allows(Wanted::New));
+    let (mut regular, mut backup) = (Standing::default(), Standing::default());
+    for candidate in candidates.iter().filter(|candidate| candidate.counts()) {
+        let standing = if candidate.server.is_backup { &mut backup } else { &mut regular };
+        standing.counted += 1;
+        standing.available += usize::from(candidate.state.allows(Wanted::New));
     }
-    available * 2 < counted
+    if regular.available == 0 && backup.available > 0 {
+        return false;
+    }
+    if regular.counted > 0 { regular.is_low() } else { backup.is_low() }
 }

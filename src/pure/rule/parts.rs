@@ -7,7 +7,7 @@ use super::path::hex_pair;
 use crate::pure::head::{Fields, Known, is_token_byte};
 
 /// The values of the cookies of that name, in order, without the quotes around them. Names are compared byte by byte.
-pub(super) fn cookies<'a>(fields: Fields<'a>, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+pub(in crate::pure) fn cookies<'a>(fields: Fields<'a>, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     fields.known(Known::Cookie).flat_map(|line| line.split(|&byte| byte == b';')).filter_map(move |pair| {
         let (key, value) = split_once(pair, b'=')?;
         let value = value.trim_ascii();

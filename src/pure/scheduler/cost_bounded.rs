@@ -8,7 +8,8 @@
 //! - Homes are chosen by requests in flight for the weight: what one request takes differs by its misses, which would make the
 //!   server that has just lost its cache look slow. A wait is (in flight + 1) · what one request takes.
 //! - A request leaves its homes for another server only if that has fewer than half as many requests in flight, the wait saved
-//!   is more than twice what a miss costs, and no more than 5 % of the pool's requests have left theirs.
+//!   is more than twice what a miss costs, and no more than 5 % of the pool's requests have left theirs. It goes to the one
+//!   that scores highest among those: a key that leaves often finds itself cached there.
 //! - A home that may not get requests keeps its keys for its return; meanwhile each goes to the one server that scores highest.
 //!
 //! What a miss costs is measured where servers say whether an answer came out of their cache, else it is `miss-cost`.
@@ -90,10 +91,9 @@ impl CostBounded {
 
     /// Who serves a key whose homes are out: always the same.
     fn stand_in(&self, view: &PoolView<'_>, key: u64) -> Option<usize> {
-        let fitting = |index: usize| takes_key(view, index, key);
-        let drawn =
-            (view.candidates.len() > SCAN_MAX).then(|| drawn(view, key).find(|index| fitting(*index))).flatten();
-        drawn.or_else(|| highest(&self.memory, key, fitting))
+        let fitting = |index: &usize| takes_key(view, *index, key);
+        let of_all = || highest(&self.memory, key, |index| fitting(&index));
+        first_choice(&self.memory, view, key, fitting).or_else(of_all)
     }
 
     /// Where a key that is not known goes.
@@ -178,7 +178,8 @@ impl CostBounded {
             let active = view.candidates.get(*index).map_or(u32::MAX, |candidate| candidate.load.active());
             active < at_home.load.active() / 2 && takes_key(view, *index, key)
         };
-        let other = cheapest(view, (0..view.candidates.len()).filter(idler))?;
+        // Always the same where it can be: what had to leave its home often is cached there too.
+        let other = first_choice(&self.memory, view, key, idler)?;
         let saved = wait_nanos(at_home).saturating_sub(wait_nanos(view.candidates.get(other)?));
         let is_worth_it = u128::from(saved) > 2 * miss;
         if !is_worth_it || !self.memory.spill.spend() {
@@ -212,6 +213,15 @@ impl Cost {
 /// What a request waits at a server, in nanoseconds; 0 where the server has not answered yet.
 fn wait_nanos(candidate: &Candidate) -> u64 {
     candidate.load.pace.service_nanos().saturating_mul(u64::from(candidate.load.active()) + 1)
+}
+
+/// Of the candidates that suit, the one that scores highest for the key; in a large pool of some of them.
+fn first_choice(memory: &Memory, view: &PoolView<'_>, key: u64, suits: impl Fn(&usize) -> bool) -> Option<usize> {
+    if view.candidates.len() > SCAN_MAX {
+        drawn(view, key).find(suits)
+    } else {
+        highest(memory, key, |index| suits(&index))
+    }
 }
 
 /// Positions by the key, for pools in which a look at all would cost too much.

@@ -26,6 +26,7 @@ fn candidate(number: usize, weight: u16, max: Option<u32>) -> Candidate {
             address: Address::Name("host".to_owned(), 80),
             weight,
             max,
+            is_backup: false,
         }),
         slot: ServerSlot(u32::try_from(number).unwrap()),
         incarnation: 0,

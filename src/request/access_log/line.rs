@@ -66,6 +66,7 @@ pub(crate) fn push_json(line: &mut Vec<u8>, record: &AccessRecord<'_>, clock: &m
 /// The fields that most records do not have.
 #[inline]
 fn push_json_later(line: &mut Vec<u8>, record: &AccessRecord<'_>) {
+    push_json_time(line, b",\"queue_us\":", record.queue);
     push_json_text(line, b",\"query\":\"", record.query);
     push_json_text(line, b",\"client_subject\":\"", record.client_subject);
     if let Some(decision) = record.decision {

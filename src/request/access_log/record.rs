@@ -36,6 +36,8 @@ pub struct AccessRecord<'a> {
     pub total: Duration,
     /// How long the connection to the server took to make; `None` where one was reused, or none needed.
     pub connect: Option<Duration>,
+    /// How long the request waited for a place at a server; `None` where it did not.
+    pub queue: Option<Duration>,
     /// From the request's first byte to the first of the server's answer.
     pub first_byte: Option<Duration>,
     /// The rule that matched.
@@ -83,6 +85,7 @@ impl<'a> AccessRecord<'a> {
             bytes_in: 0,
             total: Duration::ZERO,
             connect: None,
+            queue: None,
             first_byte: None,
             rule: None,
             pool: None,

@@ -75,6 +75,7 @@ pub(super) async fn serve(arrival: Arrival) {
         local: stream.local_address(),
         demand: stream.demand(),
         identity: stream.identity().map(Arc::clone),
+        session: stream.session_identity(),
         ticket: Rc::new(ticket),
     };
     let ticket = Rc::clone(&carrier.ticket);

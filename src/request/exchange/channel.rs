@@ -219,7 +219,7 @@ impl<'a> Channel<'a> {
     /// [`Failure::Truncated`] where the body's framing is broken from the start.
     pub fn accept_head(&mut self) -> Result<Verdict, Failure> {
         let Some(server) = &mut self.server else { return Err(Failure::Truncated) };
-        let Scratch { request, response, upload, download, changed, learning, .. } = &mut *self.scratch;
+        let Scratch { request, response, upload, download, changed, learning, persisting, .. } = &mut *self.scratch;
         let has_messages = self.connection.stream.has_messages();
         let (outlet, framing, is_until_close) = match (response.body, request.version) {
             (BodyLength::None | BodyLength::Length(_), _) => (Framing::Bare, ClientFraming::AsSent, false),
@@ -254,6 +254,9 @@ impl<'a> Channel<'a> {
         let bytes = server.buffer.bytes();
         let head_at = download.head().len();
         push_response_head(download.head(), response, bytes, framing, connection, via, &changed.response);
+        if let Some(persisting) = persisting {
+            persisting.answer(self.connection, Fields { bytes, list: &response.fields }, download.head());
+        }
         server.buffer.consume(response.length);
         download.start(response.body, outlet, u64::MAX);
         if download.stage_early(&mut server.buffer, &mut |_| {}).is_err() {
@@ -267,12 +270,15 @@ impl<'a> Channel<'a> {
     /// Puts a 101 on its way.
     pub fn accept_upgrade(&mut self) {
         let Some(server) = &mut self.server else { return };
-        let Scratch { response, download, changed, .. } = &mut *self.scratch;
+        let Scratch { response, download, changed, persisting, .. } = &mut *self.scratch;
         let via = self.connection.listener.config.via;
         let bytes = server.buffer.bytes();
         let connection = ClientConnection::Upgrade(response.upgrade.of(bytes));
         let out = download.head();
         push_response_head(out, response, bytes, ClientFraming::AsSent, connection, via, &changed.response);
+        if let Some(persisting) = persisting {
+            persisting.answer(self.connection, Fields { bytes, list: &response.fields }, out);
+        }
         server.buffer.consume(response.length);
     }
 

@@ -12,10 +12,11 @@ use crate::request::connection::Connection;
 use crate::request::exchange::channel::Channel;
 use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
+use crate::request::exchange::queueing;
 use crate::request::stream::ServerStream;
 use crate::request::upstream::Owner;
 use crate::shared::choose::Ask;
-use crate::shared::lease::{Lease, PoolRef, Refused};
+use crate::shared::lease::{Admitted, Lease, PoolRef, Refused};
 use crate::shared::outcome::Outcome;
 use crate::transport::dial::DialError;
 
@@ -36,31 +37,56 @@ pub struct Choice {
     chosen: Timestamp,
 }
 
-/// Chooses a server that was not tried, where there is one, and takes a place there.
+/// Chooses the server that the client belongs to, or one that was not tried, where there is one, and takes a place there; it may
+/// have to wait for one.
 ///
 /// # Errors
-/// [`Refusal::NoServer`] and [`Refusal::PoolFull`].
+/// [`Failure::Refused`] where there is none, and what can end a wait.
 pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried) -> Result<Choice, Failure> {
     let worker = &channel.connection.worker;
-    let now = worker.now();
-    let record = &mut channel.scratch.record;
+    let mut now = worker.now();
     if tried.is_empty() {
         forward.record.budget.note_request(now);
     }
     let pool = PoolRef { index: forward.index, name: &forward.pool.name };
-    let ask = Ask { key: forward.key, tried, now };
-    let lease = worker.admission.admit(pool, ask, &mut Trace::off()).await.map_err(|refused| match refused {
-        Refused::AllFull => Refusal::PoolFull,
-        Refused::NoneAvailable | Refused::PoolGone => Refusal::NoServer,
-    })?;
+    let persisting = channel.scratch.persisting.as_ref();
+    let mut own = persisting.and_then(|persisting| persisting.own(now));
+    let lease = loop {
+        let ask = Ask { key: forward.key, own: own.map(|own| own.slot), tried, now };
+        let worker = &channel.connection.worker;
+        let lease = match worker.admission.admit(pool, &ask, &mut Trace::off()).map_err(refusal_of)? {
+            Admitted::Place(lease) => lease,
+            Admitted::Waits(wait) => {
+                let lease = Box::pin(queueing::wait(channel, wait, pool, &ask)).await?;
+                now = channel.connection.worker.now();
+                lease
+            }
+        };
+        let Some(persisting) = &mut channel.scratch.persisting else { break lease };
+        match persisting.settle(&channel.connection.worker, &forward.pool, own, &lease, now) {
+            Ok(()) => break lease,
+            Err(other) => own = Some(other),
+        }
+        lease.withdraw();
+    };
     let endpoint = lease.endpoint();
-    record.set_server(&endpoint.server);
+    channel.scratch.record.set_server(&endpoint.server);
     if !tried.is_empty() {
         endpoint.record.count_retry();
     }
     let wants_fresh = tried.contains(endpoint.record.slot);
     let active = if endpoint.is_measured { endpoint.record.load.active() } else { 0 };
     Ok(Choice { pool: Arc::clone(&forward.pool), lease, wants_fresh, is_reused: false, active, chosen: now })
+}
+
+/// How a request is refused that gets no place.
+pub const fn refusal_of(refused: Refused) -> Refusal {
+    match refused {
+        Refused::AllFull => Refusal::PoolFull,
+        Refused::NoneAvailable | Refused::PoolGone => Refusal::NoServer,
+        Refused::QueueFull => Refusal::QueueFull,
+        Refused::QueueTimedOut => Refusal::QueueTimeout,
+    }
 }
 
 impl Choice {
@@ -159,7 +185,7 @@ mod tests {
         let (sender, receiver) = outcome_queue(Arc::clone(&counters));
         let snapshot = SnapshotStore::new(config, rules, counters).load();
         let pool = &snapshot.pools[0];
-        let lease = Lease::take(&pool.endpoints[0], &Rc::new(sender)).unwrap();
+        let lease = Lease::take(&pool.endpoints[0], &Rc::new(sender), None).unwrap();
         let pool = Arc::clone(&pool.pool);
         let mut choice = Choice { pool, lease, wants_fresh: false, is_reused, active: 0, chosen: Timestamp::default() };
         choice.fails(failure);

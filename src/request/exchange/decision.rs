@@ -19,6 +19,7 @@ use crate::request::account::{Described, Record};
 use crate::request::buffers::Buffer;
 use crate::request::connection::Connection;
 use crate::request::exchange::failure::Failure;
+use crate::request::exchange::persistence::Persisting;
 use crate::request::exchange::scratch::Scratch;
 use crate::shared::counters::PoolRecord;
 use crate::shared::snapshot::PoolSnapshot;
@@ -72,7 +73,7 @@ impl Forward {
 /// # Errors
 /// [`Failure`] where no rule matches or the request breaks a limit of its rule or listener.
 pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -> Result<Decision, Failure> {
-    let Scratch { request: head, path, captures, changed, record, learning, .. } = scratch;
+    let Scratch { request: head, path, captures, changed, record, learning, persisting, .. } = scratch;
     let bytes = buffer.bytes();
     let listener = &connection.listener;
     let worker = &connection.worker;
@@ -145,6 +146,7 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
         {
             push_max_forwards(&mut scratch.forwarded, left);
         }
+        *persisting = Persisting::of(connection, &seen, pool, &mut scratch.forwarded);
         let key_text = || key_text(key_source(&rule, &pool.pool)?, &view, captures);
         Ok(Decision::Forward(Forward::to(pool, index, passage.key, key_text)))
     })

@@ -13,6 +13,7 @@ use crate::request::account::Record;
 use crate::request::buffers::Buffer;
 use crate::request::exchange::failure::Failure;
 use crate::request::exchange::flow::{Flow, FlowError, Framing};
+use crate::request::exchange::persistence::Persisting;
 
 /// What a list of bytes keeps of its memory from one exchange to the next.
 pub(super) const SPARE: usize = 16 * 1024;
@@ -54,6 +55,8 @@ pub struct Scratch {
     pub learning: Learning,
     /// The request's id where it is one of ours.
     pub request_id: String,
+    /// Whom the client belongs to, in a pool that keeps clients with their servers.
+    pub persisting: Option<Persisting>,
 }
 
 /// The place that an answer's media type is learned for, where rules ask for such types.
@@ -96,6 +99,7 @@ impl Scratch {
         self.upgrade.clear();
         self.learning.is_wanted = false;
         self.request_id.clear();
+        self.persisting = None;
     }
 
     /// Gives back, after [`Self::clear`], what a large head has left behind. What else there is grows with the rules alone.

@@ -17,12 +17,13 @@ enum StreamFate {
 }
 
 /// Requests by host, path, and pieces of the body; and the answers' bodies.
-const SCRIPTS: [(&str, &[&str], &str); 5] = [
+const SCRIPTS: [(&str, &[&str], &str); 6] = [
     ("http://a/plain", &[], "plain"),
     ("http://a/interim", &[], "interim"),
     ("http://a/upload", &["012", "34567", "89"], "uploaded"),
     ("http://retry/plain", &[], "plain"),
     ("http://refused/plain", &[], "plain"),
+    ("http://queued/plain", &[], "plain"),
 ];
 
 /// A client's connection and what drives it.
@@ -63,6 +64,7 @@ async fn play((uri, body, expects): (&str, &[&str], &str), fate: StreamFate, ste
     let (client, driver) = open(&bench).await;
     assert_eq!(ask(&client, "http://a/plain", &[]).await.unwrap(), "plain");
     bench.settle(1, &what).await;
+    bench.occupy();
 
     let given_up = Rc::new(Notify::new());
     match fate {

@@ -1,17 +1,17 @@
 //! Leases settle whatever happens, and places are never overrun.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use super::*;
 use crate::base::id::ServerSlot;
 use crate::base::time::Timestamp;
-use crate::pure::pool::{Method, State};
+use crate::pure::pool::{Method, Pool, State};
+use crate::shared::counters::ServerFigures;
 use crate::shared::outcome::{OutcomeReceiver, outcome_queue};
 use crate::shared::snapshot::tests::{TestServer, config_of, no_rules, pool_of, store_of};
 use crate::shared::snapshot::{SnapshotStore, StateChange};
+
+mod queued;
 
 const ANSWERED: Outcome = Outcome::Answered { status: 200, latency: Duration::from_millis(3) };
 
@@ -24,20 +24,22 @@ struct Bench {
 
 impl Bench {
     fn new(servers: &[TestServer<'_>]) -> Self {
-        let store = store_of(vec![pool_of("p", Method::RoundRobin, servers)]);
+        Self::of(pool_of("p", Method::RoundRobin, servers))
+    }
+
+    fn of(pool: Arc<Pool>) -> Self {
+        let store = store_of(vec![pool]);
         let (sender, reports) = outcome_queue(Arc::clone(store.process()));
         let admission = Admission::new(&store, sender, 7);
         Self { store, admission, reports, name: "p".into() }
     }
 
     fn admit(&self) -> Result<Lease, Refused> {
-        let ask = Ask { key: None, tried: &Tried::NONE, now: Timestamp::ZERO };
+        let ask = Ask { key: None, own: None, tried: &Tried::NONE, now: Timestamp::ZERO };
         let pool = PoolRef { index: PoolIndex(0), name: &self.name };
-        let mut trace = Trace::off();
-        let mut admitted = pin!(self.admission.admit(pool, ask, &mut trace));
-        match admitted.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => result,
-            Poll::Pending => panic!("admission waited without a queue"),
+        match self.admission.admit(pool, &ask, &mut Trace::off())? {
+            Admitted::Place(lease) => Ok(lease),
+            Admitted::Waits(_) => panic!("admission waits without a queue"),
         }
     }
 
@@ -73,6 +75,15 @@ fn a_dropped_lease_is_a_client_that_went_away_and_not_the_servers_fault() {
     assert!(bench.outcomes().is_empty());
     let figures = bench.store.load().pools[0].endpoints[0].record.figures();
     assert_eq!((figures.client_aborts, figures.connect_failures_in_a_row), (1, 0));
+}
+
+#[test]
+fn a_lease_that_is_withdrawn_was_never_there() {
+    let bench = Bench::new(&[("a", 1, 1, None)]);
+    bench.admit().unwrap().withdraw();
+    assert_eq!(bench.active(), 0);
+    assert!(bench.outcomes().is_empty());
+    assert_eq!(bench.store.load().pools[0].endpoints[0].record.figures(), ServerFigures::default());
 }
 
 #[test]
@@ -144,7 +155,7 @@ fn places_are_never_overrun_by_several_workers() {
                 let outcomes = Rc::new(sender);
                 let snapshot = store.load();
                 for round in 0..2_000 {
-                    let lease = Lease::take(&snapshot.pools[0].endpoints[0], &outcomes);
+                    let lease = Lease::take(&snapshot.pools[0].endpoints[0], &outcomes, None);
                     assert!(load.active() <= 3, "seed {seed}, round {round}");
                     drop(lease);
                 }

@@ -178,6 +178,7 @@ mod tests {
             address: Address::Name("h".to_owned(), 1),
             weight: 1,
             max: None,
+            is_backup: false,
         };
         let mut registry = Registry::default();
         registry.begin();

@@ -16,6 +16,7 @@ pub(crate) fn pool_of(name: &str, scheduler: impl Into<SchedulerConfig>, servers
             address: Address::Socket(([127, 0, 0, 1], *port).into()),
             weight: *weight,
             max: *max,
+            is_backup: false,
         })
     });
     Arc::new(Pool {
@@ -23,10 +24,13 @@ pub(crate) fn pool_of(name: &str, scheduler: impl Into<SchedulerConfig>, servers
         servers: servers.collect(),
         scheduler: scheduler.into(),
         key: None,
+        persistence: None,
         key_normalize: None,
         upstream: Upstream::default(),
         timeouts: Timeouts::default(),
         retry: Retry::default(),
+        queue: None,
+        slow_start: None,
     })
 }
 
@@ -39,6 +43,7 @@ pub(crate) fn config_of(pools: Vec<Arc<Pool>>) -> Arc<Config> {
         workers: None,
         resolvers: Vec::new(),
         user: None,
+        secret: None,
         access_log: None,
         admin: None,
         process: ProcessLimits::default(),

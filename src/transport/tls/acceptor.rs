@@ -19,6 +19,7 @@ use crate::transport::tls::client_policy::ClientPolicy;
 use crate::transport::tls::hello::prefers_chacha;
 use crate::transport::tls::policies::{Demanding, Policies, PolicyError};
 use crate::transport::tls::session::Session;
+use crate::transport::tls::session_tickets::SessionTickets;
 use crate::transport::tls::stream::TlsStream;
 use crate::transport::tls::{CertificateTable, ClientCertificates, TicketSecret, Ticketer, configure, provider};
 
@@ -49,6 +50,8 @@ struct Configs {
     ours: Arc<ServerConfig>,
     /// For clients that would rather have ChaCha20.
     clients: Arc<ServerConfig>,
+    /// The tickets that carry an identity, where sessions have one.
+    identities: Option<Arc<Ticketer>>,
 }
 
 impl Configs {
@@ -64,7 +67,17 @@ impl Configs {
         let mut ours = configure(Arc::new(ours), certificates, tickets, policy, alpn)?;
         ours.ignore_client_order = true;
         let clients = configure(Arc::clone(provider()), certificates, tickets, policy, alpn)?;
-        Ok(Self { demand: policy.kind, ours: Arc::new(ours), clients: Arc::new(clients) })
+        Ok(Self { demand: policy.kind, ours: Arc::new(ours), clients: Arc::new(clients), identities: None })
+    }
+
+    /// How one handshake goes, with tickets of its own where sessions have an identity.
+    fn of_handshake(&self, prefers_chacha: bool) -> (Arc<ServerConfig>, Option<Arc<SessionTickets>>) {
+        let config = if prefers_chacha { &self.clients } else { &self.ours };
+        let Some(identities) = &self.identities else { return (Arc::clone(config), None) };
+        let tickets = Arc::new(SessionTickets::new(Arc::clone(identities)));
+        let mut config = ServerConfig::clone(config);
+        config.ticketer = Arc::<SessionTickets>::clone(&tickets);
+        (Arc::new(config), Some(tickets))
     }
 }
 
@@ -95,7 +108,8 @@ impl TlsAcceptor {
     }
 
     /// Accepts for a listener at the address `listening` with these certificates, the first of which is the default, each with
-    /// what it demands of clients. The tickets of each demand are of their own.
+    /// what it demands of clients. The tickets of each demand are of their own; with `has_identities` they carry an identity from
+    /// connection to connection.
     ///
     /// # Errors
     /// [`AcceptorError`] where there is no certificate, or two for one name demand different things.
@@ -104,13 +118,19 @@ impl TlsAcceptor {
         listening: IpAddr,
         secret: &TicketSecret,
         alpn: &[&[u8]],
+        has_identities: bool,
     ) -> Result<Self, AcceptorError> {
         let policies = Policies::new(certificates, listening)?;
         let configs = policies
             .entries
             .iter()
-            .map(|entry| Configs::new(&entry.table, &secret.ticketer(entry.policy.kind), &entry.policy, alpn))
-            .collect::<Result<Arc<[_]>, _>>()?;
+            .map(|entry| {
+                let tickets = secret.ticketer(entry.policy.kind);
+                let mut configs = Configs::new(&entry.table, &tickets, &entry.policy, alpn)?;
+                configs.identities = has_identities.then(|| secret.session_ticketer(entry.policy.kind));
+                Ok(configs)
+            })
+            .collect::<Result<Arc<[_]>, rustls::Error>>()?;
         let policies = (configs.len() > 1).then(|| Arc::new(policies));
         Ok(Self { configs, policies })
     }
@@ -140,9 +160,9 @@ impl TlsAcceptor {
             Some(policies) => read_name(&tcp, &mut first).await?.map_or(0, |name| policies.position(name.as_deref())),
         };
         let configs = self.configs.get(position).ok_or(io::ErrorKind::InvalidData)?;
-        let config = if prefers_chacha(&first) == Some(true) { &configs.clients } else { &configs.ours };
-        let session = Session::new(Arc::clone(config)).map_err(io::Error::other)?;
-        let mut stream = TlsStream::new(tcp, session, configs.demand);
+        let (config, tickets) = configs.of_handshake(prefers_chacha(&first) == Some(true));
+        let session = Session::new(config).map_err(io::Error::other)?;
+        let mut stream = TlsStream::new(tcp, session, configs.demand).with_tickets(tickets);
         let mut shaken = stream.receive_first(&mut first);
         drop(first);
         if shaken.is_ok() {

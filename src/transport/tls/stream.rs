@@ -18,9 +18,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::pure::identity::ClientIdentity;
+use crate::pure::persistence::SessionIdentity;
 use crate::transport::tls::ClientCertificates;
 use crate::transport::tls::client_policy::identity_of;
 use crate::transport::tls::session::Session;
+use crate::transport::tls::session_tickets::SessionTickets;
 
 /// The longest record on the wire, in bytes: 2¹⁴ of content and what encryption may add (RFC 5246 6.2.3).
 const RECORD_MAX: usize = 5 + 16 * 1024 + 2048;
@@ -63,12 +65,25 @@ pub struct TlsStream {
     session: Session,
     demand: ClientCertificates,
     identity: Option<Arc<ClientIdentity>>,
+    tickets: Option<Arc<SessionTickets>>,
 }
 
 impl TlsStream {
     /// A connection whose handshake, which has not begun, has to meet `demand`.
     pub(super) const fn new(tcp: TcpStream, session: Session, demand: ClientCertificates) -> Self {
-        Self { tcp, session, demand, identity: None }
+        Self { tcp, session, demand, identity: None, tickets: None }
+    }
+
+    /// The same with tickets of its own, which carry the identity of its session.
+    #[must_use]
+    pub(super) fn with_tickets(mut self, tickets: Option<Arc<SessionTickets>>) -> Self {
+        self.tickets = tickets;
+        self
+    }
+
+    /// The identity of the session, where the listener's sessions have one.
+    pub fn session_identity(&self) -> Option<SessionIdentity> {
+        self.tickets.as_ref().and_then(|tickets| tickets.identity())
     }
 
     /// What was demanded of the client's certificate.

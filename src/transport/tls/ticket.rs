@@ -86,11 +86,16 @@ impl TicketSecret {
 
     /// The tickets of listeners with this policy.
     pub fn ticketer(&self, policy: ClientCertificates) -> Arc<Ticketer> {
-        Arc::new(self.ticketer_with_clock(policy, Box::new(wall_clock)))
+        Arc::new(self.ticketer_with_clock(policy, false, Box::new(wall_clock)))
     }
 
-    fn ticketer_with_clock(&self, policy: ClientCertificates, clock: Clock) -> Ticketer {
-        let derivation = Derivation { secret: self.0.clone(), policy };
+    /// The tickets of listeners with this policy whose sessions carry an identity.
+    pub fn session_ticketer(&self, policy: ClientCertificates) -> Arc<Ticketer> {
+        Arc::new(self.ticketer_with_clock(policy, true, Box::new(wall_clock)))
+    }
+
+    fn ticketer_with_clock(&self, policy: ClientCertificates, has_identity: bool, clock: Clock) -> Ticketer {
+        let derivation = Derivation { secret: self.0.clone(), policy, has_identity };
         let keys = ArcSwap::from_pointee(derivation.keys(epoch_at(clock())));
         Ticketer { derivation, keys, clock }
     }
@@ -158,6 +163,8 @@ fn epoch_at(time: SystemTime) -> u32 {
 struct Derivation {
     secret: hkdf::Prk,
     policy: ClientCertificates,
+    /// Whether an identity stands before the state.
+    has_identity: bool,
 }
 
 impl Derivation {
@@ -168,7 +175,8 @@ impl Derivation {
     /// `None` only if the library refuses a 256-bit key, in which case no ticket is made or opened.
     fn key(&self, epoch: u32) -> Option<LessSafeKey> {
         let (policy, epoch) = (self.policy.to_bytes(), epoch.to_be_bytes());
-        let info = [&policy[..], &epoch[..]];
+        let kind: &[u8] = if self.has_identity { b"identity" } else { b"" };
+        let info = [&policy[..], &epoch[..], kind];
         let key = self.secret.expand(&info, &AES_256_GCM).ok()?;
         Some(LessSafeKey::new(UnboundKey::from(key)))
     }

@@ -26,6 +26,7 @@ impl Head {
                 "accept" => Known::Accept,
                 "content-type" => Known::ContentType,
                 "cookie" => Known::Cookie,
+                "set-cookie" => Known::SetCookie,
                 "sec-fetch-dest" => Known::SecFetchDest,
                 _ => Known::Other,
             };

@@ -39,6 +39,7 @@ fn full() -> AccessRecord<'static> {
         bytes_in: 17,
         total: Duration::from_micros(1_234_567),
         connect: Some(Duration::from_micros(250)),
+        queue: Some(Duration::from_millis(3)),
         first_byte: Some(Duration::from_nanos(999_999)),
         rule: Some("images"),
         pool: Some("image-servers"),
@@ -59,7 +60,7 @@ fn full() -> AccessRecord<'static> {
 
 #[test]
 fn a_full_record_has_every_field_in_its_place() {
-    insta::assert_snapshot!(json(&full(), 3).trim_end(), @r#"{"time":"2026-01-02T03:04:05.000050Z","client":"192.0.2.7","listener":"127.0.0.1:8443","protocol":"HTTP/1.1","method":"GET","host":"www.example.test","path":"/img/a.png","status":200,"bytes_out":5120,"bytes_in":17,"total_us":1234567,"connect_us":250,"first_byte_us":999,"rule":"images","pool":"image-servers","server":"i1","attempts":2,"reason":"response-timeout","request_id":"r-17","tls":"TLSv1.3","query":"size=2","client_subject":"CN=robot","decision":77,"key_hash":"ffff0123456789ab","cache_status":"edge; hit","dropped_before":3}"#);
+    insta::assert_snapshot!(json(&full(), 3).trim_end(), @r#"{"time":"2026-01-02T03:04:05.000050Z","client":"192.0.2.7","listener":"127.0.0.1:8443","protocol":"HTTP/1.1","method":"GET","host":"www.example.test","path":"/img/a.png","status":200,"bytes_out":5120,"bytes_in":17,"total_us":1234567,"connect_us":250,"first_byte_us":999,"rule":"images","pool":"image-servers","server":"i1","attempts":2,"reason":"response-timeout","request_id":"r-17","tls":"TLSv1.3","queue_us":3000,"query":"size=2","client_subject":"CN=robot","decision":77,"key_hash":"ffff0123456789ab","cache_status":"edge; hit","dropped_before":3}"#);
     insta::assert_snapshot!(combined(&full()).trim_end(), @r#"192.0.2.7 - - [02/Jan/2026:03:04:05 +0000] "GET /img/a.png?size=2 HTTP/1.1" 200 5120 "https://other.test/" "curl/8.0 \"x\"""#);
 }
 

@@ -21,6 +21,7 @@ use crate::pure::h1::response::{ResponseHead, parse_response_head};
 use crate::pure::h2::answer::answer_head;
 use crate::pure::h2::trailers::push_chunked_end;
 use crate::pure::identity::ClientIdentity;
+use crate::pure::persistence::SessionIdentity;
 use crate::request::buffers::Buffer;
 use crate::request::connection::h2::watch::Malformed;
 use crate::request::h2_body::{Inbound, io_error, poll_room, send_end};
@@ -73,6 +74,8 @@ pub struct Carrier {
     pub demand: ClientCertificates,
     /// Who the TLS client has shown to be by a certificate.
     pub identity: Option<Arc<ClientIdentity>>,
+    /// The identity of the TLS session.
+    pub session: Option<SessionIdentity>,
 }
 
 /// A request and its answer.

@@ -11,7 +11,7 @@ fn ticketer(secret: &TicketSecret, policy: ClientCertificates) -> (Ticketer, Arc
     let seconds = Arc::new(AtomicU64::new(1_900_000_000));
     let read = Arc::clone(&seconds);
     let clock = move || SystemTime::UNIX_EPOCH + Duration::from_secs(read.load(Ordering::Relaxed));
-    (secret.ticketer_with_clock(policy, Box::new(clock)), seconds)
+    (secret.ticketer_with_clock(policy, false, Box::new(clock)), seconds)
 }
 
 fn secret() -> TicketSecret {

@@ -1,0 +1,124 @@
+//! The file that `secret` names: what nodes and restarts share, and keys of cookies and tickets are derived from.
+//!
+//! It refuses what is too short to be secret. What it reads is never shown.
+
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// The least of a secret, in bytes.
+pub const SECRET_MIN: usize = 32;
+/// The largest file that is read.
+const FILE_MAX: u64 = 64 * 1024;
+
+/// The bytes of a secret.
+pub struct Secret(Vec<u8>);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Why a secret can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// The file can't be read.
+    #[error("the secret {}: {cause}", .file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// It is too short.
+    #[error("the secret {}: it has {length} bytes, and needs at least {SECRET_MIN}", .file.display())]
+    TooShort {
+        /// The file.
+        file: PathBuf,
+        /// Its length without the end of its line.
+        length: usize,
+    },
+    /// It is no secret but something large.
+    #[error("the secret {}: it is larger than 64 KiB", .file.display())]
+    TooLarge {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+impl Secret {
+    /// Reads a secret. The end of its last line does not count, for editors and copies differ in it.
+    ///
+    /// # Errors
+    /// [`SecretError`] where it can't be read, or is no secret.
+    pub fn read(file: &Path) -> Result<Self, SecretError> {
+        let read = || {
+            let opened = std::fs::File::open(file)?;
+            if !opened.metadata()?.is_file() {
+                return Err(io::Error::other("it is no ordinary file"));
+            }
+            let mut bytes = Vec::new();
+            opened.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let mut bytes = read().map_err(|cause| SecretError::Unreadable { file: file.to_owned(), cause })?;
+        if bytes.len() as u64 > FILE_MAX {
+            return Err(SecretError::TooLarge { file: file.to_owned() });
+        }
+        for end in *b"\n\r" {
+            if bytes.last() == Some(&end) {
+                bytes.pop();
+            }
+        }
+        if bytes.len() < SECRET_MIN {
+            return Err(SecretError::TooShort { file: file.to_owned(), length: bytes.len() });
+        }
+        Ok(Self(bytes))
+    }
+
+    /// A secret that nobody else has.
+    ///
+    /// # Errors
+    /// Where the system has no randomness to give.
+    pub fn random() -> Result<Self, aws_lc_rs::error::Unspecified> {
+        let mut bytes = vec![0; SECRET_MIN];
+        aws_lc_rs::rand::fill(&mut bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Whether everybody on this machine can read the file.
+pub fn is_public(file: &Path) -> bool {
+    std::fs::metadata(file).is_ok_and(|facts| facts.mode() & 0o004 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_has_32_bytes_and_its_line_end_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |content: &[u8]| {
+            let file = folder.path().join("secret");
+            std::fs::write(&file, content).unwrap();
+            Secret::read(&file)
+        };
+        assert_eq!(read(&[b'x'; 32]).unwrap().bytes(), [b'x'; 32]);
+        let ended = [&[b'x'; 32][..], b"\r\n"].concat();
+        assert_eq!(read(&ended).unwrap().bytes(), [b'x'; 32]);
+        let binary = [&[0; 31][..], b"\n\n"].concat();
+        assert_eq!(read(&binary).unwrap().bytes().len(), 32);
+        let short = [&[b'x'; 31][..], b"\n"].concat();
+        assert!(matches!(read(&short), Err(SecretError::TooShort { length: 31, .. })));
+        assert!(matches!(read(&[0; 70_000]), Err(SecretError::TooLarge { .. })));
+        assert!(matches!(Secret::read(folder.path()), Err(SecretError::Unreadable { .. })));
+        assert!(matches!(Secret::read(&folder.path().join("none")), Err(SecretError::Unreadable { .. })));
+    }
+}

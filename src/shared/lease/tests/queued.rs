@@ -1,0 +1,202 @@
+//! Admission to a pool with a queue: who waits, what ends a wait, and what a change of the snapshot does to it.
+
+use std::task::Waker;
+
+use super::*;
+use crate::pure::pool::{QueueBounds, Share};
+
+const BOUNDS: QueueBounds = QueueBounds { max: 2, timeout: Duration::from_secs(1) };
+
+fn pool(servers: &[TestServer<'_>]) -> Arc<Pool> {
+    let pool = Pool::clone(&pool_of("p", Method::RoundRobin, servers));
+    Arc::new(Pool { queue: Some(BOUNDS), ..pool })
+}
+
+fn bench(servers: &[TestServer<'_>]) -> Bench {
+    Bench::of(pool(servers))
+}
+
+impl Bench {
+    fn pool_ref(&self) -> PoolRef<'_> {
+        PoolRef { index: PoolIndex(0), name: &self.name }
+    }
+
+    fn ask(&self, own: Option<u32>) -> Result<Admitted, Refused> {
+        self.admission.admit(self.pool_ref(), &ask(own), &mut Trace::off())
+    }
+
+    fn place(&self, own: Option<u32>) -> Lease {
+        match self.ask(own) {
+            Ok(Admitted::Place(lease)) => lease,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn wait(&self, own: Option<u32>) -> Wait {
+        match self.ask(own) {
+            Ok(Admitted::Waits(wait)) => wait,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn last_try(&self, wait: Wait, own: Option<u32>) -> Result<Lease, Refused> {
+        self.admission.last_try(wait, self.pool_ref(), &ask(own))
+    }
+
+    fn set(&self, slot: u32, state: State) {
+        self.store.set_states(&[StateChange { slot: ServerSlot(slot), state, share: None }]);
+    }
+
+    fn waiting(&self) -> u32 {
+        self.store.load().pools[0].record.queue.figures().waiting
+    }
+}
+
+fn ask(own: Option<u32>) -> Ask<'static> {
+    Ask { key: None, own: own.map(ServerSlot), tried: &Tried::NONE, now: Timestamp::ZERO }
+}
+
+fn poll(wait: &mut Wait) -> Poll<Result<Lease, Again>> {
+    wait.poll(&Context::from_waker(Waker::noop()))
+}
+
+fn server_of(lease: &Lease) -> &str {
+    &lease.endpoint().server.id.server
+}
+
+#[test]
+fn a_request_waits_for_a_place_and_gets_it_as_another_ends() {
+    let bench = bench(&[("a", 1, 1, Some(1))]);
+    let first = bench.place(None);
+    let mut second = bench.wait(None);
+    let mut third = bench.wait(None);
+    assert_eq!(second.timeout, BOUNDS.timeout);
+    assert!(poll(&mut second).is_pending());
+    drop(first);
+    let Poll::Ready(Ok(mut lease)) = poll(&mut second) else { panic!("a place is handed over") };
+    assert_eq!((bench.active(), bench.waiting()), (1, 1));
+    assert!(poll(&mut third).is_pending());
+    lease.outcome(ANSWERED);
+    drop(lease);
+    assert!(matches!(poll(&mut third), Poll::Ready(Ok(_))));
+    let figures = bench.store.load().pools[0].endpoints[0].record.figures();
+    assert_eq!((figures.active, figures.requests, figures.answers[1]), (0, 3, 1));
+}
+
+#[test]
+fn a_queue_that_is_full_refuses_at_once_and_a_wait_in_vain_at_its_end() {
+    let bench = bench(&[("a", 1, 1, Some(1))]);
+    let _first = bench.place(None);
+    let (second, _third) = (bench.wait(None), bench.wait(None));
+    assert_eq!(bench.ask(None).unwrap_err(), Refused::QueueFull);
+    assert_eq!(bench.last_try(second, None).unwrap_err(), Refused::QueueTimedOut);
+    assert_eq!(bench.waiting(), 1);
+}
+
+#[test]
+fn where_no_server_is_to_be_had_requests_wait_until_one_comes_back() {
+    let bench = bench(&[("a", 1, 1, None), ("b", 2, 1, Some(1))]);
+    bench.set(0, State::Maintenance);
+    bench.set(1, State::Down);
+    let (mut first, mut second) = (bench.wait(None), bench.wait(None));
+    bench.set(1, State::Recovering);
+    let Poll::Ready(Ok(lease)) = poll(&mut first) else { panic!("b is back") };
+    assert_eq!(server_of(&lease), "b");
+    assert!(poll(&mut second).is_pending());
+    bench.set(0, State::Up);
+    let Poll::Ready(Ok(lease)) = poll(&mut second) else { panic!("a is back") };
+    assert_eq!(server_of(&lease), "a");
+}
+
+#[test]
+fn a_persistent_request_waits_for_its_own_server_and_moves_when_its_time_is_up() {
+    let bench = bench(&[("a", 1, 1, Some(1)), ("b", 2, 1, Some(1))]);
+    let at_a = bench.place(Some(0));
+    assert_eq!(server_of(&at_a), "a");
+    let mut own = bench.wait(Some(0));
+    // It is in nobody's way.
+    let at_b = bench.place(None);
+    assert_eq!(server_of(&at_b), "b");
+    drop(at_b);
+    assert!(poll(&mut own).is_pending());
+    let moved = bench.last_try(own, Some(0)).unwrap();
+    assert_eq!(server_of(&moved), "b");
+    // Where all is taken, its time is up like everybody's.
+    let own = bench.wait(Some(0));
+    assert_eq!(bench.last_try(own, Some(0)).unwrap_err(), Refused::QueueTimedOut);
+    let mut own = bench.wait(Some(0));
+    drop(at_a);
+    assert!(matches!(poll(&mut own), Poll::Ready(Ok(lease)) if server_of(&lease) == "a"));
+}
+
+#[test]
+fn without_a_queue_a_persistent_request_whose_server_is_full_goes_elsewhere_at_once() {
+    let bench = Bench::new(&[("a", 1, 1, Some(1)), ("b", 2, 1, None)]);
+    let at_a = bench.place(Some(0));
+    let elsewhere = bench.place(Some(0));
+    assert_eq!((server_of(&at_a), server_of(&elsewhere)), ("a", "b"));
+    // Quiesced and drained it has its own clients still; in maintenance not even those.
+    drop(at_a);
+    for (state, server) in [(State::Drained, "a"), (State::Maintenance, "b")] {
+        bench.store.set_states(&[StateChange { slot: ServerSlot(0), state, share: Some(Share::ZERO) }]);
+        assert_eq!(server_of(&bench.place(Some(0))), server);
+        assert_eq!(server_of(&bench.place(None)), "b");
+    }
+}
+
+#[test]
+fn a_reload_that_takes_the_queue_or_the_pool_away_ends_the_waits() {
+    let bench = bench(&[("a", 1, 1, Some(1))]);
+    let at_a = bench.place(None);
+    let mut waiting = bench.wait(None);
+    bench.store.reload(config_of(vec![pool_of("p", Method::RoundRobin, &[("a", 1, 1, Some(1))])]), no_rules());
+    assert!(matches!(poll(&mut waiting), Poll::Ready(Err(Again))));
+    assert_eq!(bench.ask(None).unwrap_err(), Refused::AllFull);
+    bench.store.reload(config_of(vec![pool(&[("a", 1, 1, Some(1))])]), no_rules());
+    let mut waiting = bench.wait(None);
+    bench.store.reload(config_of(Vec::new()), no_rules());
+    assert!(matches!(poll(&mut waiting), Poll::Ready(Err(Again))));
+    assert_eq!(bench.ask(None).unwrap_err(), Refused::PoolGone);
+    // The place of before is given back to a pool that has come again.
+    bench.store.reload(config_of(vec![pool(&[("a", 1, 1, Some(1))])]), no_rules());
+    let mut waiting = bench.wait(None);
+    drop(at_a);
+    assert!(matches!(poll(&mut waiting), Poll::Ready(Ok(_))));
+    assert_eq!((bench.active(), bench.waiting()), (0, 0));
+}
+
+#[test]
+fn a_reload_that_brings_a_server_or_more_places_serves_those_who_wait() {
+    let bench = bench(&[("a", 1, 1, Some(1))]);
+    let _at_a = bench.place(None);
+    let (mut first, mut second) = (bench.wait(None), bench.wait(None));
+    bench.store.reload(config_of(vec![pool(&[("a", 1, 1, Some(2))])]), no_rules());
+    let Poll::Ready(Ok(_lease)) = poll(&mut first) else { panic!("a has another place") };
+    bench.store.reload(config_of(vec![pool(&[("a", 1, 1, Some(2)), ("b", 2, 1, Some(1))])]), no_rules());
+    assert!(matches!(poll(&mut second), Poll::Ready(Ok(lease)) if server_of(&lease) == "b"));
+}
+
+#[test]
+fn a_place_of_a_queue_that_a_reload_has_brought_is_found_when_the_time_is_up() {
+    let bench = Bench::new(&[("a", 1, 1, Some(1))]);
+    let before = bench.place(None);
+    bench.store.reload(config_of(vec![pool(&[("a", 1, 1, Some(1))])]), no_rules());
+    let wait = bench.wait(None);
+    // Whoever took this place knows of no queue.
+    drop(before);
+    assert!(bench.last_try(wait, None).is_ok());
+}
+
+#[test]
+fn a_panic_passes_the_place_on() {
+    let bench = bench(&[("a", 1, 1, Some(1))]);
+    let at_a = bench.place(None);
+    let mut waiting = bench.wait(None);
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        let _lease = at_a;
+        panic!("injected");
+    }));
+    assert!(caught.is_err());
+    assert!(matches!(poll(&mut waiting), Poll::Ready(Ok(_))));
+    assert_eq!(bench.active(), 0);
+}
