@@ -37,7 +37,7 @@ pub struct ProcessStatus {
     pub proxy_headers_refused: u64,
     /// Accepts that failed for want of descriptors or memory.
     pub accept_errors: u64,
-    /// Snapshots of the configuration that somebody still holds.
+    /// Snapshots of the configuration that somebody still holds: the one that counts, and those that idle workers last saw.
     pub snapshots_alive: u64,
     /// Panics that were caught, each of which has ended a connection.
     pub panics: u64,

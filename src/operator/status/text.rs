@@ -49,7 +49,8 @@ fn process_lines(process: &ProcessStatus) -> Vec<String> {
         (process.proxy_headers_refused, "connections were closed for their PROXY header"),
         (log.dropped, "lines of the access log were lost"),
         (log.errors, "writes of the access log failed"),
-        (process.snapshots_alive.saturating_sub(1), "earlier snapshots are still held"),
+        // A worker holds the one that it last looked at.
+        (process.snapshots_alive.saturating_sub(process.workers as u64 + 1), "earlier snapshots are still held"),
     ];
     lines.extend(troubles.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("  {count} {what}")));
     lines
