@@ -8,15 +8,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::report::{
-    Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, ServerStatus, Status,
-    TableStatus, TopKey,
+    Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus, ServerStatus,
+    Status, TableStatus, TopKey,
 };
 use crate::base::time::{self, Timestamp};
+use crate::pure::key_table::Usage;
 use crate::pure::pool::{Candidate, State};
-use crate::pure::scheduler::Memory;
 use crate::request::access_log::LogCounters;
 use crate::request::process::Process;
 use crate::shared::counters::ServerFigures;
+use crate::shared::queue::QueueFigures;
 use crate::shared::snapshot::{Endpoint, PoolSnapshot, SnapshotStore};
 
 /// How many of the hottest keys are told.
@@ -73,19 +74,27 @@ impl Source {
 fn pool_status(pool: &PoolSnapshot) -> PoolStatus {
     let settings = &pool.pool;
     let is_keyed = settings.scheduler.method.is_keyed();
-    let mut keys = pool.memory.locality.by_server();
+    // The backups have a memory of their own.
+    let backups = pool.backup_memory.iter().flat_map(|memory| memory.locality.by_server());
+    let mut keys = pool.memory.locality.by_server().chain(backups);
     let mut servers = Vec::with_capacity(pool.candidates.len());
     for (candidate, endpoint) in pool.candidates.iter().zip(&pool.endpoints) {
         let keys = is_keyed.then(|| keys.next().unwrap_or(0));
         servers.push(server_status(candidate, endpoint, keys));
     }
+    let queue = settings.queue.map(|bounds| {
+        let QueueFigures { waiting, waited, turned_away, timed_out, left } = pool.record.queue.figures();
+        QueueStatus { waiting, max: bounds.max, waited, turned_away, timed_out, left }
+    });
     let holdings = servers.iter().filter_map(|server| server.keys).sum();
     PoolStatus {
         name: settings.name.to_string(),
         scheduler: settings.scheduler.method.name().to_owned(),
         key: settings.key.as_ref().filter(|_| is_keyed).map(ToString::to_string),
         in_panic: pool.in_panic,
-        locality: is_keyed.then(|| locality_status(&pool.memory, holdings)),
+        queue,
+        persistence: settings.persistence.as_ref().map(|_| table_status(pool.record.choices().usage())),
+        locality: is_keyed.then(|| locality_status(pool, holdings)),
         servers,
     }
 }
@@ -113,6 +122,7 @@ fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) 
         name: candidate.server.id.server.to_string(),
         address: candidate.server.address.to_string(),
         state: state_word(candidate.state).to_owned(),
+        backup: candidate.server.is_backup,
         weight: candidate.server.weight,
         share: f64::from(candidate.share.units()) / f64::from(UNITS_OF_A_WEIGHT),
         max: candidate.max,
@@ -142,9 +152,12 @@ fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) 
 /// What a share counts for a weight of 1.
 const UNITS_OF_A_WEIGHT: u32 = crate::pure::pool::Share::of(1).units();
 
-fn locality_status(memory: &Memory, holdings: u64) -> LocalityStatus {
+fn locality_status(pool: &PoolSnapshot, holdings: u64) -> LocalityStatus {
+    let memory = &pool.memory;
     let locality = &memory.locality;
-    let distinct = locality.distinct();
+    // Where the backups serve alone, they see keys that the others have not seen.
+    let at_backups = pool.backup_memory.as_ref().map_or(0, |memory| memory.locality.distinct());
+    let distinct = locality.distinct().max(at_backups);
     let (hits, misses) = memory.costs.counts();
     let told = hits + misses;
     let top_key = |(key, share): (u64, f64)| TopKey {
@@ -161,13 +174,13 @@ fn locality_status(memory: &Memory, holdings: u64) -> LocalityStatus {
         hit_rate: (told > 0).then(|| rounded(hits as f64 / told as f64, 10_000.0)),
         miss_penalty_us: memory.costs.penalty().map(micros),
         top_keys: memory.hottest(TOP_KEYS).into_iter().map(top_key).collect(),
-        table: memory.usage().map(|usage| TableStatus {
-            keys: usage.entries,
-            capacity: usage.capacity,
-            evictions: usage.evictions,
-        }),
+        table: memory.usage().map(table_status),
         moved: (memory.moved.of > 0).then_some(MovedKeys { keys: memory.moved.keys, of: memory.moved.of }),
     }
+}
+
+const fn table_status(usage: Usage) -> TableStatus {
+    TableStatus { keys: usage.entries, capacity: usage.capacity, evictions: usage.evictions }
 }
 
 const fn state_word(state: State) -> &'static str {

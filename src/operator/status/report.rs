@@ -71,10 +71,32 @@ pub struct PoolStatus {
     pub key: Option<String>,
     /// Whether suspicion is ignored, for so few of its servers are up.
     pub in_panic: bool,
-    /// Its servers, in the order of the rule files.
+    /// Its servers, in the order of the rule files, the backups behind the others.
     pub servers: Vec<ServerStatus>,
+    /// Where its requests wait; none where they don't.
+    pub queue: Option<QueueStatus>,
+    /// The table of the clients that belong to a server; none where the pool keeps none.
+    pub persistence: Option<TableStatus>,
     /// How well keys stay together; none where the scheduler goes by no key.
     pub locality: Option<LocalityStatus>,
+}
+
+/// The queue of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QueueStatus {
+    /// Requests that wait now.
+    pub waiting: u32,
+    /// The most that may.
+    pub max: u32,
+    /// Requests that have waited, or do.
+    pub waited: u64,
+    /// Requests that were refused because as many waited as may.
+    pub turned_away: u64,
+    /// Requests that waited in vain.
+    pub timed_out: u64,
+    /// Requests whose client went away while they waited, or that were cut off.
+    pub left: u64,
 }
 
 /// A server.
@@ -87,6 +109,8 @@ pub struct ServerStatus {
     pub address: String,
     /// `up`, `recovering`, `suspect`, `overloaded`, `down`, `drained` or `maintenance`.
     pub state: String,
+    /// Whether it stands by for the others.
+    pub backup: bool,
     /// Its configured weight.
     pub weight: u16,
     /// Its weight now.
@@ -210,15 +234,15 @@ pub struct TopKey {
     pub share: f64,
 }
 
-/// A table of keys.
+/// A bounded table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TableStatus {
-    /// Keys that are in it.
+    /// Keys, or clients, that are in it.
     pub keys: usize,
     /// The most that can be.
     pub capacity: usize,
-    /// Keys that have made room for others.
+    /// Those that have made room for others.
     pub evictions: u64,
 }
 

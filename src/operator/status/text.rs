@@ -2,7 +2,7 @@
 //! a key, what is known of its keys. Zeros of what should be zero are left out; nothing that came from a request reaches the
 //! terminal as a control character.
 
-use super::report::{LocalityStatus, PoolStatus, ProcessStatus, ServerStatus, Status, TopKey};
+use super::report::{LocalityStatus, PoolStatus, ProcessStatus, ServerStatus, Status, TableStatus, TopKey};
 
 /// How many of the hottest keys are shown.
 const TOP_KEYS_SHOWN: usize = 5;
@@ -62,6 +62,15 @@ fn pool_lines(pool: &PoolStatus) -> Vec<String> {
     let servers = counted(pool.servers.len() as u64, "server");
     let mut lines = vec![format!("pool `{}`: {}{by}, {servers}{panic}", pool.name, pool.scheduler)];
     lines.extend(table(&server_rows(pool), 2));
+    if let Some(queue) = &pool.queue {
+        let ends = [(queue.turned_away, "turned away"), (queue.timed_out, "in vain"), (queue.left, "left")];
+        let ends = ends.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!(", {count} {what}"));
+        let (waiting, max, waited) = (queue.waiting, queue.max, queue.waited);
+        lines.push(format!("  queue: {waiting} of {max} wait, {waited} have{}", ends.collect::<String>()));
+    }
+    if let Some(table) = &pool.persistence {
+        lines.push(format!("  clients that belong to a server: {}", table_text(table)));
+    }
     lines.extend(pool.locality.iter().flat_map(locality_lines));
     lines
 }
@@ -71,7 +80,7 @@ type Column = (&'static str, fn(&ServerStatus) -> String, bool);
 
 const COLUMNS: &[Column] = &[
     ("server", |server| server.name.clone(), false),
-    ("state", |server| server.state.clone(), false),
+    ("state", state, false),
     ("weight", weight, false),
     ("in flight", in_flight, false),
     ("requests", |server| server.requests.to_string(), false),
@@ -89,6 +98,11 @@ const COLUMNS: &[Column] = &[
     ("capacity", |server| server.capacity_per_second.map(|rate| format!("{rate:.1}/s")).unwrap_or_default(), true),
     ("keys", |server| server.keys.map(|keys| keys.to_string()).unwrap_or_default(), true),
 ];
+
+fn state(server: &ServerStatus) -> String {
+    let backup = if server.backup { ", backup" } else { "" };
+    format!("{}{backup}", server.state)
+}
 
 fn server_rows(pool: &PoolStatus) -> Vec<Vec<String>> {
     let mut rows = vec![Vec::new(); pool.servers.len() + 1];
@@ -132,8 +146,7 @@ fn locality_lines(locality: &LocalityStatus) -> Vec<String> {
         lines.push(format!("  hits: {} of {told} answers that say so{}", percent(rate), penalty.unwrap_or_default()));
     }
     if let Some(table) = &locality.table {
-        let evicted = if table.evictions > 0 { format!(", {} made room", table.evictions) } else { String::new() };
-        lines.push(format!("  table: {} of {} keys{evicted}", table.keys, table.capacity));
+        lines.push(format!("  table: {} keys", table_text(table)));
     }
     if let Some(moved) = &locality.moved {
         let share = percent(moved.keys as f64 / moved.of.max(1) as f64);
@@ -144,6 +157,12 @@ fn locality_lines(locality: &LocalityStatus) -> Vec<String> {
         lines.push(format!("  {label} {:>6} {}", percent(*share), name.as_ref().unwrap_or(hash)));
     }
     lines
+}
+
+/// `1000 of 65536`, and how many were forgotten.
+fn table_text(table: &TableStatus) -> String {
+    let forgotten = if table.evictions > 0 { format!(" ({} made room)", table.evictions) } else { String::new() };
+    format!("{} of {}{forgotten}", table.keys, table.capacity)
 }
 
 /// `2 (now 0.50)` where the weight now is another.
@@ -204,7 +223,7 @@ fn span(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{Answers, MovedKeys, TableStatus};
+    use super::super::report::{Answers, MovedKeys, QueueStatus};
     use super::*;
 
     fn server(name: &str) -> ServerStatus {
@@ -240,14 +259,21 @@ mod tests {
             table: Some(TableStatus { keys: 1_000, capacity: 65_536, evictions: 0 }),
             moved: Some(MovedKeys { keys: 100, of: 1_000 }),
         };
-        let recovering =
-            ServerStatus { state: "recovering".to_owned(), share: 0.5, max: Some(8), ..server("images-10") };
+        let recovering = ServerStatus {
+            state: "recovering".to_owned(),
+            backup: true,
+            share: 0.5,
+            max: Some(8),
+            ..server("images-10")
+        };
         let pool =
             |name: &str| PoolStatus { name: name.to_owned(), scheduler: "wlc".to_owned(), ..PoolStatus::default() };
         let keyed = PoolStatus {
             scheduler: "cbr".to_owned(),
             key: Some("path".to_owned()),
             in_panic: true,
+            queue: Some(QueueStatus { waiting: 2, max: 1_024, waited: 70, timed_out: 1, ..QueueStatus::default() }),
+            persistence: Some(TableStatus { keys: 5, capacity: 64, evictions: 9 }),
             servers: vec![server("images-1"), recovering],
             locality: Some(locality),
             ..pool("images")
@@ -269,9 +295,11 @@ mod tests {
           2 panics were caught
 
         pool `images`: cbr by path, 2 servers, in panic: suspicion is ignored
-          server     state             weight  in flight  requests   2xx  5xx  to server  to client  latency  keys
-          images-1   up                     2          3      1234  1200    4      300 B    3.0 MiB   1.5 ms   512
-          images-10  recovering  2 (now 0.50)     3 of 8      1234  1200    4      300 B    3.0 MiB   1.5 ms   512
+          server     state                     weight  in flight  requests   2xx  5xx  to server  to client  latency  keys
+          images-1   up                             2          3      1234  1200    4      300 B    3.0 MiB   1.5 ms   512
+          images-10  recovering, backup  2 (now 0.50)     3 of 8      1234  1200    4      300 B    3.0 MiB   1.5 ms   512
+          queue: 2 of 1024 wait, 70 have, 1 in vain
+          clients that belong to a server: 5 of 64 (9 made room)
           keys: 1000, at 1.06 servers each
           hits: 90.0 % of 1000 answers that say so; a miss takes 9.0 ms longer
           table: 1000 of 65536 keys
