@@ -4,12 +4,12 @@
 //! - A key that is not known has no locality to lose: it goes to the server at which it waits least, of equals to the one
 //!   that scores highest for it, and has its home there.
 //! - A key that is ⌈share · servers / ½⌉ times as hot as a server should bear alone has as many homes; it loses one only when
-//!   it has cooled to half of that. The share comes from a sketch that forgets ([`super::heat`]).
+//!   it has cooled to half of that, and its homes have been the same for 30 s. The share comes from a sketch that forgets ([`super::heat`]).
 //! - Homes are chosen by requests in flight for the weight: what one request takes differs by its misses, which would make the
 //!   server that has just lost its cache look slow. A wait is (in flight + 1) · what one request takes.
 //! - A request leaves its homes for another server only if that has fewer than half as many requests in flight, the wait saved
-//!   is more than twice what a miss costs, and no more than 5 % of the pool's requests have left theirs. It goes to the one
-//!   that scores highest among those: a key that leaves often finds itself cached there.
+//!   is more than twice what a miss costs, and no more than 5 % of the pool's requests have left theirs. That server is a home
+//!   of the key from then on: the miss is paid once, and not for every request that waits too long.
 //! - A home that may not get requests keeps its keys for its return; meanwhile each goes to the one server that scores highest.
 //!
 //! What a miss costs is measured where servers say whether an answer came out of their cache, else it is `miss-cost`.
@@ -30,6 +30,13 @@ use crate::pure::trace::Trace;
 
 /// The percentage of requests that may leave their homes.
 const SPILL_PERCENT: u32 = 5;
+
+/// So many requests of the last while make a key worth a place in another cache: what leaves its home seldom is a miss there
+/// each time, and relieves nobody.
+const WARM: u64 = 8;
+
+/// So long a key's homes have to have been the same before it loses one.
+const SETTLED: Duration = Duration::from_secs(30);
 
 /// Among so many servers a new key chooses in a large pool.
 const DRAWS: usize = 8;
@@ -67,7 +74,13 @@ impl ByKey for CostBounded {
                 Some(_) => format!("cbr: of the key's {} homes {} is taken", home.count(), describe(view, index)),
                 None => format!("cbr: no home of the key may get it: {} stands in for this key", describe(view, index)),
             });
-            Some(self.spill(view, key, index, trace).unwrap_or(index))
+            let is_warm = share.count >= WARM || share.total < SAMPLE_MIN;
+            let other = if is_warm { self.spill(view, key, index, trace) } else { None };
+            let Some(other) = other else { return Some(index) };
+            if at_home.is_some() {
+                home.add(other, now);
+            }
+            Some(other)
         })?
     }
 }
@@ -154,7 +167,7 @@ impl CostBounded {
             if let Some(index) = added {
                 home.add(index, now);
             }
-        } else if home.count() > 1 && wanted(2 * share.count) < home.count() {
+        } else if home.count() > 1 && now.since(home.changed) >= SETTLED && wanted(2 * share.count) < home.count() {
             let last = home.servers().reduce(|worst, index| {
                 match (self.memory.wait(key, worst), self.memory.wait(key, index)) {
                     (Some(one), Some(other)) if one.is_shorter(other) => index,
@@ -178,7 +191,6 @@ impl CostBounded {
             let active = view.candidates.get(*index).map_or(u32::MAX, |candidate| candidate.load.active());
             active < at_home.load.active() / 2 && takes_key(view, *index, key)
         };
-        // Always the same where it can be: what had to leave its home often is cached there too.
         let other = first_choice(&self.memory, view, key, idler)?;
         let saved = wait_nanos(at_home).saturating_sub(wait_nanos(view.candidates.get(other)?));
         let is_worth_it = u128::from(saved) > 2 * miss;
