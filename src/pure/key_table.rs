@@ -30,19 +30,24 @@ impl<V> KeyTable<V> {
         self.shards.get((key >> 58) as usize).map(|shard| work(&mut lock(shard)))
     }
 
-    /// Looks at the entry of `key`, or at a new one, under its lock; `None` only where there is no room for any.
-    pub fn with<R>(&self, key: u64, look: impl FnOnce(&mut V) -> R) -> Option<R>
+    /// Works on the entry of `key` under its lock, or on a new one, which is kept only where something comes of it: what leads
+    /// to nothing must not drive out what others need.
+    pub fn with<R>(&self, key: u64, work: impl FnOnce(&mut V) -> Option<R>) -> Option<R>
     where
         V: Default,
     {
-        let seen = self.part(key, |table| {
+        let result = self.part(key, |table| {
             if let Some(known) = table.touch(key) {
-                return Some(look(known));
+                return work(known);
             }
-            table.insert(key, V::default(), |_| false);
-            table.get_mut(key).map(look)
+            let mut new = V::default();
+            let result = work(&mut new);
+            if result.is_some() {
+                table.insert(key, new, |_| false);
+            }
+            result
         });
-        seen.flatten()
+        result.flatten()
     }
 
     /// Looks at the entry of `key` where there is one.
@@ -88,7 +93,10 @@ mod tests {
             let mut all: HashMap<u64, u32> = HashMap::new();
             for (number, key) in (1u32..).zip(&keys) {
                 // All in one shard.
-                table.with(*key, |value| *value = number).unwrap();
+                table.with(*key, |value| {
+                    *value = number;
+                    Some(())
+                }).unwrap();
                 all.insert(*key, number);
                 for (key, value) in &all {
                     prop_assert!(table.look(*key, |found| *found).is_none_or(|found| found == *value));
@@ -103,11 +111,30 @@ mod tests {
     fn what_is_asked_for_stays() {
         let table: KeyTable<bool> = KeyTable::new(64 * 4);
         for key in 0..1_000 {
-            table.with(7_000, |known| *known = true).unwrap();
-            table.with(key, |_| ()).unwrap();
+            table
+                .with(7_000, |known| {
+                    *known = true;
+                    Some(())
+                })
+                .unwrap();
+            table.with(key, |_| Some(())).unwrap();
         }
         assert_eq!(table.look(7_000, |known| *known), Some(true));
         assert_eq!(table.usage(), Usage { entries: 4, capacity: 256, evictions: 997 });
+    }
+
+    #[test]
+    fn what_leads_to_nothing_drives_nothing_out() {
+        let table: KeyTable<bool> = KeyTable::new(64);
+        table
+            .with(1, |known| {
+                *known = true;
+                Some(())
+            })
+            .unwrap();
+        assert_eq!((2..1_000).find_map(|key| table.with(key, |_| None::<()>)), None);
+        assert_eq!(table.look(1, |known| *known), Some(true));
+        assert_eq!(table.usage().entries, 1);
     }
 
     #[test]
@@ -117,7 +144,10 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for key in 0..10_000u64 {
-                        table.with(key << 55, |count| *count += 1);
+                        table.with(key << 55, |count| {
+                            *count += 1;
+                            Some(())
+                        });
                     }
                 });
             }

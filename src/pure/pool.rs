@@ -301,9 +301,14 @@ impl Method {
         )
     }
 
-    /// Whether servers' answers are measured for it: how fast they come, and where keys count, whether out of a cache.
+    /// Whether it asks how fast servers answer.
     pub const fn is_measuring(&self) -> bool {
-        self.is_keyed() || matches!(self, Self::SeenCapacity(_) | Self::PeakEwma)
+        matches!(self, Self::SeenCapacity(_) | Self::PeakEwma | Self::CostBounded { .. })
+    }
+
+    /// Whether another remembers keys in the same way, whatever its options.
+    pub fn remembers_like(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
     /// The most keys whose servers it remembers; `None`: it remembers none.

@@ -29,7 +29,7 @@ fn choose_server(
     trace: &mut Trace,
 ) -> Option<usize> {
     if trace.is_recording() {
-        list_candidates(pool, ask.tried, trace);
+        list_candidates(pool, ask, trace);
     }
     if let Some(index) = ask.own.and_then(|own| choose_own(pool, own, ask.tried, trace)) {
         return Some(index);
@@ -96,8 +96,8 @@ fn own_objection(pool: &PoolSnapshot, candidate: &Candidate, tried: &Tried) -> O
     tried.contains(candidate.slot).then_some(Ineligible::Tried)
 }
 
-fn list_candidates(pool: &PoolSnapshot, tried: &Tried, trace: &mut Trace) {
-    let view = pool.view(tried);
+fn list_candidates(pool: &PoolSnapshot, ask: &Ask<'_>, trace: &mut Trace) {
+    let view = pool.view(ask.tried);
     if pool.in_panic {
         trace.note("server", || "fewer than half of the pool are available: suspicion is ignored".to_owned());
     }
@@ -107,7 +107,7 @@ fn list_candidates(pool: &PoolSnapshot, tried: &Tried, trace: &mut Trace) {
                 view.objection(candidate).map_or_else(|| "eligible".to_owned(), |why| format!("not eligible: {why}"));
             let (server, load) = (&candidate.server, &candidate.load);
             let backup = if server.is_backup { "backup, " } else { "" };
-            let seen = load.pace.answers_per_second();
+            let seen = load.pace.answers_per_second(ask.now);
             let seen = seen.map_or(String::new(), |answers| format!(", {answers:.1} answers a busy second"));
             let (name, share, active) = (&server.id.server, candidate.share, load.active());
             format!("{name} at {}: {backup}weight {share}, {active} in flight{seen}, {verdict}", server.address)

@@ -163,13 +163,15 @@ impl ServerRecord {
     /// Begins to measure an attempt.
     #[cold]
     pub fn begin_measuring(&self) {
-        self.load.pace.begins(time::now(), self.load.active());
+        self.load.pace.begins(time::now());
     }
 
     /// Ends to measure an attempt.
     #[cold]
     pub fn end_measuring(&self, outcome: Outcome) {
-        self.load.pace.ends(time::now(), matches!(outcome, Outcome::Answered { .. }));
+        // A server that fails fast has no capacity to show for it.
+        let is_finished = matches!(outcome, Outcome::Answered { status: ..500, .. });
+        self.load.pace.ends(time::now(), is_finished, self.load.active());
     }
 
     /// Counts that the attempt is a repetition.

@@ -187,6 +187,20 @@ impl Admission {
         look(self.snapshots.borrow_mut().load())
     }
 
+    /// Chooses a server of the pool as it is now, and takes a place there; `None`: the pool has a queue, and [`Self::admit`] is
+    /// to be asked.
+    ///
+    /// # Errors
+    /// [`Refused`] where no server may get the request.
+    #[inline]
+    pub fn place_at_once(&self, pool: PoolRef<'_>, ask: &Ask<'_>) -> Option<Result<Lease, Refused>> {
+        self.snapshot(|snapshot| match place_of(snapshot, pool) {
+            Ok(place) if place.pool.queue.is_some() => None,
+            Ok(place) => Some(self.choose_and_take(&place, ask, &mut Trace::off())),
+            Err(refused) => Some(Err(refused)),
+        })
+    }
+
     /// Chooses a server of the pool as it is now, and takes a place there; where no server has one and the pool has a queue, the
     /// request begins to wait.
     ///

@@ -398,7 +398,12 @@ fn assemble_pool(
     let (roster, memory, backup_memory) = match old.filter(is_same_roster) {
         Some(old) => (old.roster, Arc::clone(&old.memory), old.backup_memory.clone()),
         None => {
-            let remembered = old.filter(is_same_scheduler);
+            // What the keys' hashes mean, and who remembers them how; options and the fallback change nothing in that.
+            let remembers_alike = |old: &&PoolSnapshot| {
+                old.pool.scheduler.method.remembers_like(&pool.scheduler.method)
+                    && (&old.pool.key, &old.pool.key_normalize) == (&pool.key, &pool.key_normalize)
+            };
+            let remembered = old.filter(remembers_alike);
             let memory = |servers: &[Candidate], old: Option<&Arc<Memory>>| {
                 let servers = servers.iter().map(|candidate| &*candidate.server);
                 Arc::new(Memory::new(&pool.scheduler, servers, old.map(AsRef::as_ref)))

@@ -143,8 +143,8 @@ fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) 
         bytes_to_client,
         latency_us: micros(load.latency()).checked_div(answers.total()),
         service_us: known(load.pace.service_nanos()),
-        peak_latency_us: Some(micros(load.pace.peak_latency())).filter(|micros| *micros > 0),
-        capacity_per_second: load.pace.answers_per_second().map(|answers| rounded(answers, 100.0)),
+        peak_latency_us: Some(micros(load.pace.peak_latency(time::now()))).filter(|micros| *micros > 0),
+        capacity_per_second: load.pace.answers_per_second(time::now()).map(|answers| rounded(answers, 100.0)),
         keys,
     }
 }

@@ -1,10 +1,10 @@
 //! How fast a server answers, as far as its pool's scheduler asks: how long it takes, how much it finishes while it has
 //! anything to do.
 //!
-//! All workers write it. Two that write at once lose one of the two samples, which averages bear; nobody ever waits. It
+//! All workers write it. Of two that write an average at once one is lost, which the average bears; nobody ever waits. It
 //! refuses to judge: schedulers compare.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
@@ -13,8 +13,14 @@ use crate::base::time::Timestamp;
 /// How quickly the capacity forgets: so old a second counts for 1/e.
 const CAPACITY_MEMORY: Duration = Duration::from_secs(5);
 
-/// How quickly a peak of the latency is forgotten.
-const LATENCY_MEMORY: Duration = Duration::from_secs(10);
+/// The longest time that one request can make a server busy in the count: an answer of an hour says little of its capacity.
+const SAMPLE_MAX: Duration = Duration::from_secs(15);
+
+/// So long a capacity holds without an answer. A server that gets nothing, because little was seen of it, is tried again then.
+const CAPACITY_HOLDS: Duration = Duration::from_secs(30);
+
+/// After so long without an answer the latency counts for half.
+const LATENCY_HALVES: Duration = Duration::from_secs(7);
 
 /// The weight of a new sample in the average of what one request takes alone: a sixteenth.
 const SERVICE_SHIFT: u32 = 4;
@@ -31,6 +37,11 @@ pub struct Pace {
     latency_at: AtomicU64,
     service: AtomicU64,
     capacity: AtomicU32,
+    /// Answers that were finished and are not in `work` yet.
+    finished: AtomicU32,
+    /// Whether it has something to do, as far as the last who looked knew.
+    is_busy: AtomicBool,
+    measured_at: AtomicU64,
     work: Mutex<Work>,
 }
 
@@ -44,9 +55,10 @@ struct Work {
 }
 
 impl Pace {
-    /// A request is given to the server, which then has `active` in flight, itself among them.
-    pub fn begins(&self, now: Timestamp, active: u32) {
-        if active <= 1 {
+    /// A request is given to the server.
+    pub fn begins(&self, now: Timestamp) {
+        // Whatever others count at this moment, one of them sees that it was idle.
+        if !self.is_busy.load(Ordering::Relaxed) && !self.is_busy.swap(true, Ordering::Relaxed) {
             self.busy_since.store(now.as_nanos(), Ordering::Relaxed);
         }
     }
@@ -65,36 +77,42 @@ impl Pace {
         self.latency_at.store(now.as_nanos(), Ordering::Relaxed);
     }
 
-    /// A request is over.
-    pub fn ends(&self, now: Timestamp, has_answered: bool) {
+    /// A request is over, after which `left` are in flight.
+    pub fn ends(&self, now: Timestamp, is_finished: bool, left: u32) {
+        self.finished.fetch_add(u32::from(is_finished), Ordering::Relaxed);
+        if left == 0 {
+            self.is_busy.store(false, Ordering::Relaxed);
+        }
         let mut work = match self.work.try_lock() {
             Ok(work) => work,
             Err(TryLockError::Poisoned(work)) => work.into_inner(),
-            // Another worker writes: its sample stands for this one.
+            // Another worker writes; the next brings what this one has counted.
             Err(TryLockError::WouldBlock) => return,
         };
         let busy_since = Timestamp::from_nanos(self.busy_since.load(Ordering::Relaxed));
         let from = work.busy_until.max(busy_since);
-        let busy = now.since(from).as_secs_f64();
+        let busy = now.since(from).min(SAMPLE_MAX).as_secs_f64();
         let fade = (-now.since(work.at).as_secs_f64() / CAPACITY_MEMORY.as_secs_f64()).exp();
-        work.answers = work.answers * fade + f64::from(u8::from(has_answered));
+        work.answers = work.answers * fade + f64::from(self.finished.swap(0, Ordering::Relaxed));
         work.busy = work.busy * fade + busy;
         (work.at, work.busy_until) = (now, now);
         // Below a millisecond of work nothing is known.
         if work.busy > 1e-3 {
             let capacity = (work.answers / work.busy * CAPACITY_UNITS).clamp(1.0, f64::from(u32::MAX));
             self.capacity.store(capacity as u32, Ordering::Relaxed);
+            self.measured_at.store(now.as_nanos(), Ordering::Relaxed);
         }
     }
 
-    /// The answers that it finishes in a second in which it has anything to do, in 1/256; 0: not known.
-    pub fn capacity(&self) -> u32 {
-        self.capacity.load(Ordering::Relaxed)
+    /// The answers that it finishes in a second in which it has anything to do, in 1/256; 0: not known, or not any more.
+    pub fn capacity(&self, now: Timestamp) -> u32 {
+        let measured_at = Timestamp::from_nanos(self.measured_at.load(Ordering::Relaxed));
+        if now.since(measured_at) > CAPACITY_HOLDS { 0 } else { self.capacity.load(Ordering::Relaxed) }
     }
 
     /// The same as a number of answers a second; `None`: not known.
-    pub fn answers_per_second(&self) -> Option<f64> {
-        let capacity = self.capacity();
+    pub fn answers_per_second(&self, now: Timestamp) -> Option<f64> {
+        let capacity = self.capacity(now);
         (capacity > 0).then(|| f64::from(capacity) / CAPACITY_UNITS)
     }
 
@@ -103,16 +121,15 @@ impl Pace {
         self.service.load(Ordering::Relaxed)
     }
 
-    /// How long answers take, an average that jumps to peaks and forgets them as new answers come.
-    pub fn peak_latency(&self) -> Duration {
-        Duration::from_nanos(self.latency.load(Ordering::Relaxed))
+    /// How long answers take, an average that jumps to peaks and forgets them as new answers come, and with time.
+    pub fn peak_latency(&self, now: Timestamp) -> Duration {
+        Duration::from_nanos(self.faded_latency(now))
     }
 
     fn faded_latency(&self, now: Timestamp) -> u64 {
-        let latency = self.latency.load(Ordering::Relaxed);
         let at = Timestamp::from_nanos(self.latency_at.load(Ordering::Relaxed));
-        let fade = (-now.since(at).as_secs_f64() / LATENCY_MEMORY.as_secs_f64()).exp();
-        (latency as f64 * fade) as u64
+        let halvings = now.since(at).as_secs() / LATENCY_HALVES.as_secs();
+        self.latency.load(Ordering::Relaxed) >> halvings.min(63)
     }
 }
 
@@ -127,22 +144,40 @@ mod tests {
     #[test]
     fn capacity_is_what_is_finished_while_there_is_work() {
         let pace = Pace::default();
-        assert_eq!(pace.capacity(), 0);
+        assert_eq!(pace.capacity(at(0)), 0);
         // Ten milliseconds each, one after the other, with as long a rest between: 100 in a busy second.
         for number in 0..500 {
-            pace.begins(at(number * 20), 1);
-            pace.ends(at(number * 20 + 10), true);
+            pace.begins(at(number * 20));
+            pace.ends(at(number * 20 + 10), true, 0);
         }
-        let capacity = f64::from(pace.capacity()) / CAPACITY_UNITS;
+        let capacity = f64::from(pace.capacity(at(10_000))) / CAPACITY_UNITS;
         assert!((capacity - 100.0).abs() < 1.0, "{capacity}");
         // Two at a time, each twice as long: the same work.
         for number in 500..1_000 {
-            pace.begins(at(number * 40), 1);
-            pace.begins(at(number * 40), 2);
-            pace.ends(at(number * 40 + 20), true);
-            pace.ends(at(number * 40 + 20), true);
+            pace.begins(at(number * 40));
+            pace.begins(at(number * 40));
+            pace.ends(at(number * 40 + 20), true, 1);
+            pace.ends(at(number * 40 + 20), true, 0);
         }
-        let capacity = f64::from(pace.capacity()) / CAPACITY_UNITS;
+        let capacity = f64::from(pace.capacity(at(40_000))) / CAPACITY_UNITS;
+        assert!((capacity - 100.0).abs() < 1.0, "{capacity}");
+    }
+
+    #[test]
+    fn a_server_that_was_idle_for_an_hour_has_not_lost_its_capacity() {
+        let pace = Pace::default();
+        for number in 0..500 {
+            pace.begins(at(number * 20));
+            pace.ends(at(number * 20 + 10), true, 0);
+        }
+        let hour = 3_600_000;
+        assert_eq!(pace.capacity(at(hour)), 0, "it is not known any more");
+        // Two workers at once, each of which counts two in flight.
+        pace.begins(at(hour));
+        pace.begins(at(hour));
+        pace.ends(at(hour + 10), true, 1);
+        pace.ends(at(hour + 20), true, 0);
+        let capacity = f64::from(pace.capacity(at(hour + 20))) / CAPACITY_UNITS;
         assert!((capacity - 100.0).abs() < 1.0, "{capacity}");
     }
 
@@ -151,11 +186,12 @@ mod tests {
         let pace = Pace::default();
         pace.answers(at(0), Duration::from_millis(1), 1);
         pace.answers(at(1), Duration::from_millis(500), 1);
-        assert_eq!(pace.peak_latency(), Duration::from_millis(500));
+        assert_eq!(pace.peak_latency(at(1)), Duration::from_millis(500));
         for number in 2..100 {
             pace.answers(at(number), Duration::from_millis(1), 1);
         }
-        assert!(pace.peak_latency() < Duration::from_millis(2));
+        assert!(pace.peak_latency(at(60_000)) < Duration::from_micros(10), "it is forgotten also where nobody asks");
+        assert!(pace.peak_latency(at(100)) < Duration::from_millis(2));
     }
 
     #[test]

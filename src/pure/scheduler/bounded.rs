@@ -7,14 +7,14 @@
 use std::sync::Arc;
 
 use super::describe;
-use super::keyed::{Asked, ByKey, objection, takes_key};
+use super::keyed::{Asked, ByKey, looked_at, objection, takes_key};
 use super::memory::Memory;
 use crate::base::time::Timestamp;
 use crate::pure::pool::PoolView;
 use crate::pure::rule::hash::mix;
 use crate::pure::trace::Trace;
 
-/// So many requests in flight are never too many for a server of the mean weight.
+/// So many requests in flight are never too many for a server, whatever its weight.
 const FLOOR: u64 = 4;
 
 /// How many further entries of the table are tried for a key.
@@ -36,7 +36,7 @@ impl ByKey for Bounded {
         let mut step_key = key;
         let mut index = home;
         for step in 0..=STEPS_MAX {
-            if takes_key(view, index, key) && self.has_room(view, index, &mut bound) {
+            if takes_key(view, index, key) && self.has_room(view, index, key, &mut bound) {
                 trace.note("scheduler", || {
                     let (first, taken) = (describe(view, home), describe(view, index));
                     if step == 0 {
@@ -61,14 +61,16 @@ impl ByKey for Bounded {
 
 impl Bounded {
     /// Whether a candidate is under its bound; the sums over all are made once for a pick, and only above the floor.
-    fn has_room(&self, view: &PoolView<'_>, index: usize, sums: &mut Option<(u64, u64, u64)>) -> bool {
+    fn has_room(&self, view: &PoolView<'_>, index: usize, key: u64, sums: &mut Option<(u64, u64, u64)>) -> bool {
         let Some(candidate) = view.candidates.get(index) else { return false };
         let active = u64::from(candidate.load.active());
         if active < FLOOR {
             return true;
         }
         let (all_active, all_shares, count) = *sums.get_or_insert_with(|| {
-            let standing = view.candidates.iter().filter(|candidate| view.stands(candidate));
+            // In a large pool those that are looked at stand for all: it is a part of the whole that counts.
+            let candidates = looked_at(view, key).filter_map(|index| view.candidates.get(index));
+            let standing = candidates.filter(|candidate| view.stands(candidate));
             standing.fold((1, 0, 0), |(active, shares, count), candidate| {
                 let (load, share) = (u64::from(candidate.load.active()), u64::from(candidate.share.units()));
                 (active + load, shares + share, count + 1)

@@ -6,21 +6,23 @@
 //! be compared with a weight. A share that is below the configured weight, by slow start or by feedback, scales what was seen.
 
 use super::least_loaded::Measure;
+use crate::base::time::Timestamp;
 use crate::pure::pool::{Candidate, PoolView, Share};
 
 /// By the work in flight for what was seen of each server.
 #[derive(Debug)]
 pub(super) struct SeenCapacity {
     is_known: bool,
+    now: Timestamp,
 }
 
 impl Measure for SeenCapacity {
     const NAME: &'static str = "fb-wlc";
     const AIM: &'static str = "the shortest expected delay by what it was seen to do";
 
-    fn of(view: &PoolView<'_>) -> Self {
-        let is_known = |candidate: &Candidate| !view.stands(candidate) || candidate.load.pace.capacity() > 0;
-        Self { is_known: view.candidates.iter().take(super::least_loaded::SCAN_MAX).all(is_known) }
+    fn of(view: &PoolView<'_>, now: Timestamp, mut among: impl Iterator<Item = usize>) -> Self {
+        let is_known = |candidate: &Candidate| !view.stands(candidate) || candidate.load.pace.capacity(now) > 0;
+        Self { is_known: among.all(|index| view.candidates.get(index).is_none_or(is_known)), now }
     }
 
     fn aim(&self) -> &'static str {
@@ -38,7 +40,7 @@ impl Measure for SeenCapacity {
     fn capacity(&self, candidate: &Candidate) -> u64 {
         let share = u64::from(candidate.share.units());
         let whole = u64::from(Share::of(candidate.server.weight).units());
-        match candidate.load.pace.capacity() {
+        match candidate.load.pace.capacity(self.now) {
             // In steps of a sixteenth of an answer a second: 24 bits reach a million.
             seen @ 1.. if self.is_known && whole > 0 => (u64::from(seen) / 16 * share / whole).clamp(1, (1 << 24) - 1),
             _ => share,

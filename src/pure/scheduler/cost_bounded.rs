@@ -19,13 +19,12 @@ use std::time::Duration;
 
 use super::describe;
 use super::heat::Share;
-use super::keyed::{Asked, ByKey, takes_key};
+use super::keyed::{Asked, ByKey, drawn, takes_key};
 use super::least_loaded::SCAN_MAX;
 use super::memory::{HOMES_MAX, Home, Memory};
 use super::rendezvous::{highest, tell_order};
 use crate::base::time::Timestamp;
 use crate::pure::pool::{Candidate, PoolView};
-use crate::pure::rule::hash::mix;
 use crate::pure::trace::Trace;
 
 /// The percentage of requests that may leave their homes.
@@ -81,7 +80,7 @@ impl ByKey for CostBounded {
                 home.add(other, now);
             }
             Some(other)
-        })?
+        })
     }
 }
 
@@ -189,7 +188,7 @@ impl CostBounded {
         }
         let idler = |index: &usize| {
             let active = view.candidates.get(*index).map_or(u32::MAX, |candidate| candidate.load.active());
-            active < at_home.load.active() / 2 && takes_key(view, *index, key)
+            2 * u64::from(active) < u64::from(at_home.load.active()) && takes_key(view, *index, key)
         };
         let other = first_choice(&self.memory, view, key, idler)?;
         let saved = wait_nanos(at_home).saturating_sub(wait_nanos(view.candidates.get(other)?));
@@ -234,13 +233,6 @@ fn first_choice(memory: &Memory, view: &PoolView<'_>, key: u64, suits: impl Fn(&
     } else {
         highest(memory, key, |index| suits(&index))
     }
-}
-
-/// Positions by the key, for pools in which a look at all would cost too much.
-fn drawn(view: &PoolView<'_>, key: u64) -> impl Iterator<Item = usize> + use<> {
-    let count = view.candidates.len() as u64;
-    (1..=SCAN_MAX as u64)
-        .map(move |step| ((u128::from(mix(key ^ step, 0xe703_7ed1_a0b4_28db)) * u128::from(count)) >> 64) as usize)
 }
 
 /// The first of those at which a request waits least.

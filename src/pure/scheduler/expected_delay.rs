@@ -2,6 +2,7 @@
 //! slow it is. Source: IPVS `ip_vs_sed`, `ip_vs_nq`.
 
 use super::least_loaded::Measure;
+use crate::base::time::Timestamp;
 use crate::pure::pool::{Candidate, PoolView};
 
 fn delay_of(candidate: &Candidate) -> u64 {
@@ -16,7 +17,7 @@ impl Measure for ExpectedDelay {
     const NAME: &'static str = "sed";
     const AIM: &'static str = "the shortest expected delay";
 
-    fn of(_: &PoolView<'_>) -> Self {
+    fn of(_: &PoolView<'_>, _: Timestamp, _: impl Iterator<Item = usize>) -> Self {
         Self
     }
 
@@ -33,7 +34,7 @@ impl Measure for NeverQueue {
     const NAME: &'static str = "nq";
     const AIM: &'static str = "nothing to do, or the shortest expected delay";
 
-    fn of(_: &PoolView<'_>) -> Self {
+    fn of(_: &PoolView<'_>, _: Timestamp, _: impl Iterator<Item = usize>) -> Self {
         Self
     }
 

@@ -80,10 +80,14 @@ impl Heat {
     /// The hottest keys with their shares of all requests, the hottest first.
     pub(super) fn hottest(&self, most: usize) -> Vec<(u64, f64)> {
         let total = self.total.load(Ordering::Relaxed).max(1) as f64;
+        let epoch = self.epoch.load(Ordering::Relaxed);
         let mut all: Vec<(u64, u32)> = Vec::new();
         for set in &self.sets {
             let Ok(set) = set.lock() else { continue };
-            all.extend(set.ways.iter().map(|way| (way.key, way.count - way.error)).filter(|(_, count)| *count > 0));
+            // A set is halved when it is next counted in.
+            let passed = epoch.saturating_sub(set.epoch).min(31);
+            let counts = set.ways.iter().map(|way| (way.key, (way.count - way.error) >> passed));
+            all.extend(counts.filter(|(_, count)| *count > 0));
         }
         all.sort_unstable_by_key(|(key, count)| (std::cmp::Reverse(*count), *key));
         all.truncate(most);
@@ -138,5 +142,8 @@ mod tests {
         }
         let later = Timestamp::ZERO + Duration::from_secs(45);
         assert_eq!(heat.count(1, later), Share { count: 63, total: 63 });
+        heat.count(1 << 60, later + Duration::from_secs(30));
+        // Of the 63, seven are left, and nobody has more than all.
+        assert_eq!(heat.hottest(2), [(1, 7.0 / 8.0), (1 << 60, 1.0 / 8.0)]);
     }
 }

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 
 use super::heat::Share;
+use super::least_loaded::SCAN_MAX;
 use super::memory::Memory;
 use super::{Pick, Scheduler, describe};
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
-use crate::pure::pool::{self, Candidate, PoolView, State};
+use crate::pure::pool::{self, Candidate, PoolView, State, Tried};
 use crate::pure::rule::hash::mix;
 use crate::pure::trace::Trace;
 
@@ -68,6 +69,30 @@ impl<K: ByKey> Scheduler for Keyed<K> {
 /// those that it has already. A key that it has once, it keeps as its share rises.
 pub(super) fn takes_key(view: &PoolView<'_>, index: usize, key: u64) -> bool {
     view.is_eligible(index) && view.candidates.get(index).is_some_and(|candidate| has_risen_to(candidate, key))
+}
+
+/// Whether a candidate would get a key's requests, and only this one request passes it over: it was there before, or wants one
+/// that is known to be well. That is no reason to move the key.
+pub(super) fn is_passed_over(view: &PoolView<'_>, index: usize, key: u64) -> bool {
+    let unhindered = PoolView { only_well: false, tried: &Tried::NONE, ..*view };
+    !view.is_eligible(index) && takes_key(&unhindered, index, key)
+}
+
+/// Positions by the key, for pools in which a look at all would cost too much.
+pub(super) fn drawn(view: &PoolView<'_>, key: u64) -> impl Iterator<Item = usize> + use<> {
+    let count = view.candidates.len() as u64;
+    (1..=SCAN_MAX as u64).map(move |step| {
+        let place = u128::from(mix(key ^ step, 0xe703_7ed1_a0b4_28db)) * u128::from(count);
+        (place >> 64) as usize
+    })
+}
+
+/// All positions, or in a large pool some by the key.
+pub(super) fn looked_at(view: &PoolView<'_>, key: u64) -> impl Iterator<Item = usize> + use<> {
+    let is_large = view.candidates.len() > SCAN_MAX;
+    let all = if is_large { 0..0 } else { 0..view.candidates.len() };
+    let some = is_large.then(|| drawn(view, key));
+    all.chain(some.into_iter().flatten())
 }
 
 fn has_risen_to(candidate: &Candidate, key: u64) -> bool {

@@ -4,6 +4,7 @@
 //! next to nothing and are counted as none.
 
 use super::least_loaded::Measure;
+use crate::base::time::Timestamp;
 use crate::pure::pool::{Candidate, PoolView};
 
 fn load_of(candidate: &Candidate) -> u64 {
@@ -18,7 +19,7 @@ impl Measure for Connections {
     const NAME: &'static str = "lc";
     const AIM: &'static str = "the fewest requests in flight";
 
-    fn of(_: &PoolView<'_>) -> Self {
+    fn of(_: &PoolView<'_>, _: Timestamp, _: impl Iterator<Item = usize>) -> Self {
         Self
     }
 
@@ -39,7 +40,7 @@ impl Measure for WeightedConnections {
     const NAME: &'static str = "wlc";
     const AIM: &'static str = "the least load for its weight";
 
-    fn of(_: &PoolView<'_>) -> Self {
+    fn of(_: &PoolView<'_>, _: Timestamp, _: impl Iterator<Item = usize>) -> Self {
         Self
     }
 

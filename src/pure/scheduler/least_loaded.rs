@@ -32,8 +32,8 @@ pub(super) trait Measure: std::fmt::Debug {
     /// What it looks for, in words.
     const AIM: &'static str;
 
-    /// A view's own way to measure; made once for each pick.
-    fn of(view: &PoolView<'_>) -> Self;
+    /// The way to measure those of a view that are compared; made once for each pick.
+    fn of(view: &PoolView<'_>, now: Timestamp, among: impl Iterator<Item = usize>) -> Self;
 
     /// What it looks for in this view.
     fn aim(&self) -> &'static str {
@@ -76,13 +76,13 @@ impl<M: Measure> LeastLoaded<M> {
         Self { ties, phase, inner: RefCell::default(), measure: PhantomData }
     }
 
-    fn scan(&self, inner: &mut Inner, view: &PoolView<'_>, trace: &mut Trace) -> Option<usize> {
+    fn scan(&self, inner: &mut Inner, view: &PoolView<'_>, now: Timestamp, trace: &mut Trace) -> Option<usize> {
         let count = view.candidates.len();
         let from = match self.ties {
             Ties::First => 0,
             Ties::Rotate => inner.next.unwrap_or_else(|| phase_position(self.phase, count)) % count.max(1),
         };
-        let measure = M::of(view);
+        let measure = M::of(view, now, 0..count);
         inner.standing.refresh(view);
         let index = least_standing(view, inner.standing.shares(), &measure, from)?;
         inner.next = Some(index + 1);
@@ -90,15 +90,22 @@ impl<M: Measure> LeastLoaded<M> {
         Some(index)
     }
 
-    fn two_choices(&self, inner: &mut Inner, view: &PoolView<'_>, rng: &mut Rng, trace: &mut Trace) -> Option<usize> {
+    fn two_choices(
+        &self,
+        inner: &mut Inner,
+        view: &PoolView<'_>,
+        now: Timestamp,
+        rng: &mut Rng,
+        trace: &mut Trace,
+    ) -> Option<usize> {
         let Some((one, other)) = draw_two(&mut inner.standing, &mut inner.alias, view, rng) else {
-            return self.scan(inner, view, trace);
+            return self.scan(inner, view, now, trace);
         };
         let pair = match self.ties {
             Ties::Rotate => [one, other],
             Ties::First => [one.min(other), one.max(other)],
         };
-        let measure = M::of(view);
+        let measure = M::of(view, now, pair.into_iter());
         let index = least(view, &measure, pair.into_iter())?;
         trace.note("scheduler", || tell_drawn(view, (one, other), index, M::NAME, measure.aim()));
         Some(index)
@@ -106,17 +113,17 @@ impl<M: Measure> LeastLoaded<M> {
 }
 
 impl<M: Measure> Scheduler for LeastLoaded<M> {
-    fn pick(&self, view: &PoolView<'_>, _: Option<u64>, _: Timestamp, rng: &mut Rng, trace: &mut Trace) -> Pick {
+    fn pick(&self, view: &PoolView<'_>, _: Option<u64>, now: Timestamp, rng: &mut Rng, trace: &mut Trace) -> Pick {
         let mut inner = self.inner.borrow_mut();
         if view.candidates.len() <= SCAN_MAX {
-            self.scan(&mut inner, view, trace).into()
+            self.scan(&mut inner, view, now, trace).into()
         } else {
-            self.two_choices(&mut inner, view, rng, trace).into()
+            self.two_choices(&mut inner, view, now, rng, trace).into()
         }
     }
 }
 
-/// Two eligible candidates, drawn in proportion to their shares; `None` where such are too few to be found by drawing.
+/// Two different eligible candidates, drawn in proportion to their shares; `None` where such are too few to be found by drawing.
 pub(super) fn draw_two(
     standing: &mut Standing,
     alias: &mut Alias,
@@ -127,7 +134,8 @@ pub(super) fn draw_two(
         *alias = Alias::new(standing.shares());
     }
     let mut drawn = (0..DRAWS_MAX).filter_map(|_| alias.draw(rng)).filter(|index| view.is_eligible(*index));
-    Some((drawn.next()?, drawn.next()?))
+    let first = drawn.next()?;
+    Some((first, drawn.find(|index| *index != first)?))
 }
 
 /// The least loaded so far.

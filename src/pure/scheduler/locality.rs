@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::describe;
-use super::keyed::{Asked, ByKey, objection, takes_key};
+use super::keyed::{Asked, ByKey, is_passed_over, looked_at, objection, takes_key};
 use super::least_connections::WeightedConnections;
-use super::least_loaded::{Measure as _, least};
+use super::least_loaded::{Measure as _, SCAN_MAX, least};
 use super::memory::{Home, Memory};
 use crate::base::time::Timestamp;
 use crate::pure::pool::{Candidate, PoolView};
@@ -30,7 +30,7 @@ impl ByKey for Locality {
         self.0.homes.as_ref()?.with(key, |home| {
             let held = home.servers().next();
             if let Some(index) = held.filter(|index| takes_key(view, *index, key)) {
-                if !should_leave(view, index) {
+                if !should_leave(view, index, key) {
                     trace.note("scheduler", || format!("lblc: the key's server is {}", describe(view, index)));
                     return Some(index);
                 }
@@ -42,9 +42,12 @@ impl ByKey for Locality {
             trace.note("scheduler", || {
                 format!("lblc: {} has the least load for its weight and gets the key", describe(view, index))
             });
-            home.set(index, now);
+            // One request that was there before, and is sent again, does not move the key for all others.
+            if !held.is_some_and(|held| is_passed_over(view, held, key)) {
+                home.set(index, now);
+            }
             Some(index)
-        })?
+        })
     }
 }
 
@@ -63,7 +66,7 @@ impl ByKey for Replicated {
             let held = least(view, &WeightedConnections, home.servers().filter(|index| takes_key(view, *index, key)));
             if let Some(index) = held {
                 self.shrink(home, view, now);
-                if !should_leave(view, index) {
+                if !should_leave(view, index, key) {
                     trace.note("scheduler", || match home.count() {
                         0 | 1 => format!("lblcr: the key's server is {}", describe(view, index)),
                         count => format!("lblcr: of the key's {count} servers {} is taken", describe(view, index)),
@@ -79,9 +82,11 @@ impl ByKey for Replicated {
                 let taken = describe(view, index);
                 format!("lblcr: {taken} has the least load for its weight and is added to the key's servers")
             });
-            home.add(index, now);
+            if !home.servers().any(|held| is_passed_over(view, held, key)) {
+                home.add(index, now);
+            }
             Some(index)
-        })?
+        })
     }
 }
 
@@ -133,17 +138,24 @@ fn most_loaded(view: &PoolView<'_>, home: &Home) -> Option<usize> {
 /// The least loaded; among equals the key says which, or the first in the file would get all that comes while nothing is busy.
 fn least_of_all(view: &PoolView<'_>, key: u64) -> Option<usize> {
     let count = view.candidates.len();
+    let fitting = |index: &usize| takes_key(view, *index, key);
+    if count > SCAN_MAX
+        && let Some(index) = least(view, &WeightedConnections, looked_at(view, key).filter(fitting))
+    {
+        return Some(index);
+    }
     let from = (key % count.max(1) as u64) as usize;
-    least(view, &WeightedConnections, (from..count).chain(0..from).filter(|index| takes_key(view, *index, key)))
+    least(view, &WeightedConnections, (from..count).chain(0..from).filter(fitting))
 }
 
 /// Whether a key should leave a server: it has more in flight than its weight, and an eligible one has less than half of its.
-fn should_leave(view: &PoolView<'_>, index: usize) -> bool {
+fn should_leave(view: &PoolView<'_>, index: usize, key: u64) -> bool {
     let over = |candidate: &Candidate| 256 * u64::from(candidate.load.active()) > u64::from(candidate.share.units());
     let half_idle =
         |candidate: &Candidate| 512 * u64::from(candidate.load.active()) < u64::from(candidate.share.units());
     view.candidates.get(index).is_some_and(over)
-        && view.candidates.iter().enumerate().any(|(other, candidate)| half_idle(candidate) && view.is_eligible(other))
+        && looked_at(view, key)
+            .any(|other| view.is_eligible(other) && view.candidates.get(other).is_some_and(half_idle))
 }
 
 #[cfg(test)]

@@ -220,7 +220,10 @@ impl Memory {
             }
             kept.changed = home.changed;
             if kept.count() > 0 {
-                homes.with(key, |home| *home = kept);
+                homes.with(key, |home| {
+                    *home = kept;
+                    Some(())
+                });
             }
         });
     }

@@ -30,11 +30,11 @@ impl<M> TwoChoices<M> {
 }
 
 impl<M: Measure> Scheduler for TwoChoices<M> {
-    fn pick(&self, view: &PoolView<'_>, _: Option<u64>, _: Timestamp, rng: &mut Rng, trace: &mut Trace) -> Pick {
+    fn pick(&self, view: &PoolView<'_>, _: Option<u64>, now: Timestamp, rng: &mut Rng, trace: &mut Trace) -> Pick {
         let (standing, alias) = &mut *self.inner.borrow_mut();
         let Some((one, other)) = draw_two(standing, alias, view, rng) else {
             // Too few are left to be drawn.
-            let picked = least(view, &M::of(view), 0..view.candidates.len());
+            let picked = least(view, &M::of(view, now, 0..view.candidates.len()), 0..view.candidates.len());
             if let Some(index) = picked {
                 trace.note("scheduler", || {
                     format!("{}: too few are left to draw two of: {} has {}", M::NAME, describe(view, index), M::AIM)
@@ -42,7 +42,7 @@ impl<M: Measure> Scheduler for TwoChoices<M> {
             }
             return picked.into();
         };
-        let picked = least(view, &M::of(view), [one, other].into_iter());
+        let picked = least(view, &M::of(view, now, [one, other].into_iter()), [one, other].into_iter());
         if let Some(index) = picked {
             trace.note("scheduler", || tell_drawn(view, (one, other), index, M::NAME, M::AIM));
         }
@@ -65,7 +65,7 @@ impl Measure for InFlight {
     const NAME: &'static str = "p2c";
     const AIM: &'static str = "the least load for its weight";
 
-    fn of(_: &PoolView<'_>) -> Self {
+    fn of(_: &PoolView<'_>, _: Timestamp, _: impl Iterator<Item = usize>) -> Self {
         Self
     }
 
@@ -76,18 +76,20 @@ impl Measure for InFlight {
 
 /// By requests in flight and how long each takes.
 #[derive(Debug)]
-pub(super) struct PeakEwma;
+pub(super) struct PeakEwma {
+    now: Timestamp,
+}
 
 impl Measure for PeakEwma {
     const NAME: &'static str = "peak-ewma";
     const AIM: &'static str = "the shortest wait by what it was seen to take";
 
-    fn of(_: &PoolView<'_>) -> Self {
-        Self
+    fn of(_: &PoolView<'_>, now: Timestamp, _: impl Iterator<Item = usize>) -> Self {
+        Self { now }
     }
 
     fn load(&self, candidate: &Candidate) -> u64 {
-        let micros = candidate.load.pace.peak_latency().as_micros();
+        let micros = candidate.load.pace.peak_latency(self.now).as_micros();
         // A server that has not answered yet is tried as if it were quick.
         let wait =
             u64::try_from(micros).unwrap_or(u64::MAX).max(1).saturating_mul(u64::from(candidate.load.active()) + 1);

@@ -6,10 +6,9 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
 
 use crate::base::error::{Blame, RetrySafety};
-use crate::base::time;
+use crate::base::time::{self, Timestamp};
 use crate::pure::cache_status;
 use crate::pure::head::Fields;
 use crate::pure::pool::{Tried, UpstreamProtocol};
@@ -38,8 +37,8 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
                 let now = channel.connection.worker.now();
                 channel.scratch.record.first_byte_came(now);
                 choice.answers(channel.scratch.response.status, now);
-                if choice.is_measured() {
-                    note_cache(channel, forward, choice.waited(now));
+                if forward.key.is_some() {
+                    note_cache(channel, forward, &choice, now);
                 }
                 if !wants_another(channel, forward, repeats) {
                     return Ok(choice);
@@ -60,15 +59,22 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
 }
 
 /// Notes whether the answer came out of the server's cache, where it says.
-#[cold]
-fn note_cache(channel: &Channel<'_>, forward: &Forward, waited: Duration) {
+#[inline(never)]
+fn note_cache(channel: &Channel<'_>, forward: &Forward, choice: &Choice, now: Timestamp) {
     let Some(server) = &channel.server else { return };
     let fields = Fields { bytes: server.buffer.bytes(), list: &channel.scratch.response.fields };
+    if !forward.pool.scheduler.method.is_keyed() {
+        return;
+    }
     let Some(is_hit) = cache_status::is_hit(fields) else { return };
     channel.connection.worker.admission.snapshot(|snapshot| {
         let place = snapshot.find_again(forward.index, &forward.pool.name);
         if let Some(pool) = place.and_then(|place| snapshot.pool(place)) {
-            pool.memory.costs.note(is_hit, waited);
+            let is_backup = choice.lease.endpoint().server.is_backup;
+            let memory = if is_backup { pool.backup_memory.as_ref() } else { Some(&pool.memory) };
+            if let Some(memory) = memory {
+                memory.costs.note(is_hit, choice.waited(now));
+            }
         }
     });
 }

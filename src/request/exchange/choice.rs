@@ -48,26 +48,19 @@ pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried)
     if tried.is_empty() {
         forward.record.budget.note_request(now);
     }
-    let pool = PoolRef { index: forward.index, name: &forward.pool.name };
-    let persisting = channel.scratch.persisting.as_ref();
-    let mut own = persisting.and_then(|persisting| persisting.own(now));
-    let lease = loop {
-        let ask = Ask { key: forward.key, own: own.map(|own| own.slot), tried, now };
-        let worker = &channel.connection.worker;
-        let lease = match worker.admission.admit(pool, &ask, &mut Trace::off()).map_err(refusal_of)? {
-            Admitted::Place(lease) => lease,
-            Admitted::Waits(wait) => {
-                let lease = Box::pin(queueing::wait(channel, wait, pool, &ask)).await?;
-                now = channel.connection.worker.now();
-                lease
-            }
-        };
-        let Some(persisting) = &mut channel.scratch.persisting else { break lease };
-        match persisting.settle(&channel.connection.worker, &forward.pool, own, &lease, now) {
-            Ok(()) => break lease,
-            Err(other) => own = Some(other),
+    let at_once = if channel.scratch.persisting.is_none() {
+        let pool = PoolRef { index: forward.index, name: &forward.pool.name };
+        worker.admission.place_at_once(pool, &Ask { key: forward.key, own: None, tried, now })
+    } else {
+        None
+    };
+    let lease = match at_once {
+        Some(lease) => lease.map_err(refusal_of)?,
+        None => {
+            let lease = Box::pin(place(channel, forward, tried)).await?;
+            now = channel.connection.worker.now();
+            lease
         }
-        lease.withdraw();
     };
     let endpoint = lease.endpoint();
     channel.scratch.record.set_server(&endpoint.server);
@@ -77,6 +70,30 @@ pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried)
     let wants_fresh = tried.contains(endpoint.record.slot);
     let active = if endpoint.is_measured { endpoint.record.load.active() } else { 0 };
     Ok(Choice { pool: Arc::clone(&forward.pool), lease, wants_fresh, is_reused: false, active, chosen: now })
+}
+
+/// A place in a pool whose clients have servers of their own, or whose requests wait for places.
+#[cold]
+async fn place(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried) -> Result<Lease, Failure> {
+    let pool = PoolRef { index: forward.index, name: &forward.pool.name };
+    let now = channel.connection.worker.now();
+    let persisting = channel.scratch.persisting.as_ref();
+    let mut own = persisting.and_then(|persisting| persisting.own(now));
+    loop {
+        let worker = &channel.connection.worker;
+        let ask = Ask { key: forward.key, own: own.map(|own| own.slot), tried, now: worker.now() };
+        let lease = match worker.admission.admit(pool, &ask, &mut Trace::off()).map_err(refusal_of)? {
+            Admitted::Place(lease) => lease,
+            Admitted::Waits(wait) => queueing::wait(channel, wait, pool, &ask).await?,
+        };
+        let Some(persisting) = &mut channel.scratch.persisting else { return Ok(lease) };
+        let worker = &channel.connection.worker;
+        match persisting.settle(worker, &forward.pool, own, &lease, worker.now()) {
+            Ok(()) => return Ok(lease),
+            Err(other) => own = Some(other),
+        }
+        lease.withdraw();
+    }
 }
 
 /// How a request is refused that gets no place.
@@ -97,11 +114,6 @@ impl Choice {
         if self.active > 0 {
             self.lease.endpoint().record.load.pace.answers(now, latency, self.active);
         }
-    }
-
-    /// Whether the server's answers are measured.
-    pub const fn is_measured(&self) -> bool {
-        self.active > 0
     }
 
     /// How long the server has had the request.

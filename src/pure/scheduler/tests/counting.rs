@@ -79,8 +79,8 @@ fn fb_wlc_goes_by_what_was_seen_and_by_weights_until_then() {
     for (candidate, millis) in candidates.iter().zip([10, 50]) {
         for number in 0..20u64 {
             let at = Timestamp::from_nanos(number * 100_000_000);
-            candidate.load.pace.begins(at, 1);
-            candidate.load.pace.ends(at + std::time::Duration::from_millis(millis), true);
+            candidate.load.pace.begins(at);
+            candidate.load.pace.ends(at + std::time::Duration::from_millis(millis), true, 0);
         }
     }
     // 2/100 against 1/20.
@@ -91,11 +91,11 @@ fn fb_wlc_goes_by_what_was_seen_and_by_weights_until_then() {
 
 #[test]
 fn peak_ewma_avoids_the_slow() {
-    let candidates = pool(&[1, 1]);
-    candidates[0].load.pace.answers(Timestamp::ZERO, std::time::Duration::from_millis(100), 1);
-    candidates[1].load.pace.answers(Timestamp::ZERO, std::time::Duration::from_millis(1), 1);
+    let candidates = pool(&[1, 1, 1]);
+    for (candidate, millis) in candidates.iter().zip([100, 1, 1]) {
+        candidate.load.pace.answers(Timestamp::ZERO, std::time::Duration::from_millis(millis), 1);
+    }
     let mut picker = Picker::new(&Method::PeakEwma, Phase::Seeded(3));
-    let slow = (0..1_000).filter(|_| picker.pick(&changed(&candidates, &Tried::NONE)) == Some(0)).count();
-    // Only where it was drawn twice.
-    assert!((150..350).contains(&slow), "{slow}");
+    // Whoever it is drawn with is better.
+    assert!((0..1_000).all(|_| picker.pick(&changed(&candidates, &Tried::NONE)) != Some(0)));
 }
