@@ -67,29 +67,62 @@ fn hash_query(path: &str, query: &[u8], normalize: &KeyNormalize) -> u64 {
     pairs.into_iter().fold(path, chain)
 }
 
-/// Fields whose values are nobody's business.
-const CREDENTIALS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
+/// What is in the names of fields and parameters that carry secrets.
+const SECRET_WORDS: [&str; 10] =
+    ["auth", "cookie", "credential", "key", "pass", "secret", "session", "sid", "sign", "token"];
 
 /// What `source` names, as text for people; `None` where the request does not have it, or where it may be a secret: cookies,
 /// and fields that carry credentials.
 pub fn key_text(source: &KeySource, view: &RequestView<'_>, captures: &Captures) -> Option<String> {
     let owned = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Some(match source {
-        KeySource::Path => view.path.to_owned(),
+        KeySource::Path => shown_path(view.path),
         KeySource::Uri => match view.query {
-            Some(query) => format!("{}?{}", view.path, owned(query)),
-            None => view.path.to_owned(),
+            Some(query) => format!("{}?{}", shown_path(view.path), shown_query(query)),
+            None => shown_path(view.path),
         },
         KeySource::Host => view.host.to_owned(),
-        KeySource::HostAndPath => format!("{}{}", view.host, view.path),
+        KeySource::HostAndPath => format!("{}{}", view.host, shown_path(view.path)),
         KeySource::Client => view.client.to_canonical().to_string(),
         KeySource::MediaType => media_type_of(view)?.0.into_owned(),
         KeySource::Cookie(_) => return None,
-        KeySource::Header(name) if CREDENTIALS.iter().any(|secret| name.eq_ignore_ascii_case(secret)) => return None,
+        KeySource::Header(name) | KeySource::Query(name) if may_be_secret(name.as_bytes()) => return None,
         KeySource::Header(name) => owned(view.fields.named(name).next()?),
         KeySource::Query(name) => owned(&parameters(view.query, name).next()?),
         KeySource::Capture(name) => captures.get(view.path, name)?.to_owned(),
     })
+}
+
+/// Whether what has this name may be a secret: its owner would not like to see it in a list of keys.
+fn may_be_secret(name: &[u8]) -> bool {
+    let has = |word: &&str| name.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
+    SECRET_WORDS.iter().any(|word| has(word))
+}
+
+/// A path without the values of its parameters, which some applications keep session ids in.
+fn shown_path(path: &str) -> String {
+    let mut segments = path.split('/').map(|segment| {
+        let mut parts = segment.split(';');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |shown, parameter| match parameter.split_once('=') {
+            Some((name, _)) => format!("{shown};{name}=*"),
+            None => format!("{shown};{parameter}"),
+        })
+    });
+    let first = segments.next().unwrap_or_default();
+    segments.fold(first, |shown, segment| format!("{shown}/{segment}"))
+}
+
+/// A query without the values that may be secrets.
+fn shown_query(query: &[u8]) -> String {
+    let shown = |pair: &[u8]| {
+        let end = memchr::memchr(b'=', pair).unwrap_or(pair.len());
+        let name = pair.get(..end).unwrap_or_default();
+        let is_hidden = end < pair.len() && may_be_secret(name);
+        let text = String::from_utf8_lossy(if is_hidden { name } else { pair });
+        if is_hidden { format!("{text}=*") } else { text.into_owned() }
+    };
+    query.split(|byte| *byte == b'&').map(shown).collect::<Vec<_>>().join("&")
 }
 
 /// The hash of a key that is written as [`key_text`] writes it; `None` where it is none of that kind.
@@ -254,6 +287,22 @@ mod tests {
         assert_ne!(query("a=1&b=2"), query("a=1&b=3"));
         assert_ne!(query("idea=1"), of(None));
         assert_ne!(query("a=1"), query("a=1&a=1"));
+    }
+
+    #[test]
+    fn a_list_of_keys_shows_no_secret() {
+        let head = Head::new(&[("X-Api-Key", "S"), ("X-Auth-Token", "S"), ("X-Tenant", "blue")]);
+        let mut view = head.view("GET", "a.test", "/x;jsessionid=S/y;v");
+        view.query = Some(b"access_token=S&a=1&sid=S&b");
+        let captures = Captures::new();
+        let shown = |source| key_text(&source, &view, &captures);
+        assert_eq!(shown(KeySource::Uri).unwrap(), "/x;jsessionid=*/y;v?access_token=*&a=1&sid=*&b");
+        assert_eq!(shown(KeySource::HostAndPath).unwrap(), "a.test/x;jsessionid=*/y;v");
+        for name in ["X-Api-Key", "X-Auth-Token", "Authorization"] {
+            assert_eq!(shown(KeySource::Header(name.to_owned())), None);
+        }
+        assert_eq!(shown(KeySource::Query("access_token".to_owned())), None);
+        assert_eq!(shown(KeySource::Header("X-Tenant".to_owned())).unwrap(), "blue");
     }
 
     #[test]

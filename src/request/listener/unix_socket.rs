@@ -7,7 +7,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use nix::sys::stat::{Mode, fchmod};
@@ -69,8 +69,13 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     if !metadata.file_type().is_socket() {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file, and it is no socket"));
     }
-    match UnixStream::connect(path) {
-        Ok(_connection) => Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there already")),
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // Where nobody takes connections from a full queue, a start must not wait for that.
+    socket.set_nonblocking(true)?;
+    let in_use = || io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there already");
+    match socket.connect(&SockAddr::unix(path)?) {
+        Ok(()) => Err(in_use()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(in_use()),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) => Err(error),
     }
@@ -100,6 +105,8 @@ impl Drop for SocketFile {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     #[test]
@@ -118,6 +125,25 @@ mod tests {
         fs::write(&path, "precious").unwrap();
         assert_eq!(open(&path, 0o640, None, 1).unwrap_err().cause.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[test]
+    fn a_start_does_not_wait_for_a_listener_that_takes_no_connections() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let busy = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        busy.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        busy.listen(0).unwrap();
+        let connect = || {
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            socket.connect(&SockAddr::unix(&path).unwrap()).map(|()| socket)
+        };
+        let mut waiting = Vec::new();
+        while let Ok(socket) = connect() {
+            waiting.push(socket);
+        }
+        assert_eq!(open(&path, 0o640, None, 1).unwrap_err().cause.kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]
