@@ -13,7 +13,7 @@ use super::{KeySource, RequestView, glob};
 use crate::base::id::PoolIndex;
 use crate::base::rng::Rng;
 use crate::pure::pool::KeyNormalize;
-use crate::pure::rendezvous::Wait;
+use crate::pure::rendezvous::{Wait, shortest};
 
 /// The hash of what `source` names; `None` where the request does not have it. Of several fields, cookies or parameters of
 /// one name the first counts; `uri` without a query is not `uri` with an empty one.
@@ -167,14 +167,11 @@ fn arm_at(arms: &[(PoolIndex, u32)], mut point: u64) -> Option<PoolIndex> {
 }
 
 fn arm_of_key(arms: &[(PoolIndex, u32)], key: u64) -> Option<PoolIndex> {
-    let mut best: Option<(Wait, PoolIndex)> = None;
-    for (position, (pool, weight)) in (0_u64..).zip(arms).filter(|(_, (_, weight))| *weight > 0) {
-        let wait = Wait::of(key, hash(&position.to_le_bytes(), 0), u16::try_from(*weight).unwrap_or(u16::MAX));
-        if best.is_none_or(|(shortest, _)| wait.is_shorter(shortest)) {
-            best = Some((wait, *pool));
-        }
-    }
-    best.map(|(_, pool)| pool)
+    let arms = (0_u64..).zip(arms).map(|(position, (pool, weight))| {
+        let name = hash(&position.to_le_bytes(), 0);
+        (*pool, Wait::of(key, name, u16::try_from(*weight).unwrap_or(u16::MAX)))
+    });
+    shortest(arms)
 }
 
 #[cfg(test)]
