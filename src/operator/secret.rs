@@ -36,7 +36,7 @@ pub enum SecretError {
     TooShort {
         /// The file.
         file: PathBuf,
-        /// Its length without the end of its line.
+        /// Its length.
         length: usize,
     },
     /// It is no secret but something large.
@@ -48,7 +48,8 @@ pub enum SecretError {
 }
 
 impl Secret {
-    /// Reads a secret. The end of its last line does not count, for editors and copies differ in it.
+    /// Reads a secret. The end of its last line does not count, for editors and copies differ in it; but where the rest
+    /// would be too short it does: it is one of random bytes then.
     ///
     /// # Errors
     /// [`SecretError`] where it can't be read, or is no secret.
@@ -66,13 +67,12 @@ impl Secret {
         if bytes.len() as u64 > FILE_MAX {
             return Err(SecretError::TooLarge { file: file.to_owned() });
         }
-        for end in *b"\n\r" {
-            if bytes.last() == Some(&end) {
-                bytes.pop();
-            }
-        }
         if bytes.len() < SECRET_MIN {
             return Err(SecretError::TooShort { file: file.to_owned(), length: bytes.len() });
+        }
+        let line = bytes.strip_suffix(b"\r\n").or_else(|| bytes.strip_suffix(b"\n"));
+        if let Some(length) = line.map(<[u8]>::len).filter(|length| *length >= SECRET_MIN) {
+            bytes.truncate(length);
         }
         Ok(Self(bytes))
     }
@@ -102,23 +102,36 @@ pub fn is_public(file: &Path) -> bool {
 mod tests {
     use super::*;
 
+    fn read(content: &[u8]) -> Result<Secret, SecretError> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("secret");
+        std::fs::write(&file, content).unwrap();
+        Secret::read(&file)
+    }
+
     #[test]
     fn a_secret_has_32_bytes_and_its_line_end_does_not_count() {
-        let folder = tempfile::tempdir().unwrap();
-        let read = |content: &[u8]| {
-            let file = folder.path().join("secret");
-            std::fs::write(&file, content).unwrap();
-            Secret::read(&file)
-        };
         assert_eq!(read(&[b'x'; 32]).unwrap().bytes(), [b'x'; 32]);
-        let ended = [&[b'x'; 32][..], b"\r\n"].concat();
-        assert_eq!(read(&ended).unwrap().bytes(), [b'x'; 32]);
+        for end in [&b"\n"[..], b"\r\n"] {
+            assert_eq!(read(&[&[b'x'; 32][..], end].concat()).unwrap().bytes(), [b'x'; 32]);
+        }
         let binary = [&[0; 31][..], b"\n\n"].concat();
-        assert_eq!(read(&binary).unwrap().bytes().len(), 32);
-        let short = [&[b'x'; 31][..], b"\n"].concat();
+        assert_eq!(read(&binary).unwrap().bytes(), [&[0; 31][..], b"\n"].concat());
+        let short = [&[b'x'; 30][..], b"\n"].concat();
         assert!(matches!(read(&short), Err(SecretError::TooShort { length: 31, .. })));
         assert!(matches!(read(&[0; 70_000]), Err(SecretError::TooLarge { .. })));
+        let folder = tempfile::tempdir().unwrap();
         assert!(matches!(Secret::read(folder.path()), Err(SecretError::Unreadable { .. })));
         assert!(matches!(Secret::read(&folder.path().join("none")), Err(SecretError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn a_secret_of_32_random_bytes_is_long_enough_whatever_its_last_byte() {
+        for last in 0..=u8::MAX {
+            let random = [&[b'x'; 31][..], &[last]].concat();
+            assert_eq!(read(&random).unwrap().bytes(), random);
+        }
+        let random = [&[b'x'; 30][..], b"\r\n"].concat();
+        assert_eq!(read(&random).unwrap().bytes(), random);
     }
 }

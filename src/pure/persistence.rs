@@ -18,7 +18,7 @@ use crate::base::id::ServerSlot;
 use crate::base::time::UnixTime;
 use crate::pure::head::Fields;
 use crate::pure::pool::{Candidate, Server, State};
-use crate::pure::rendezvous::Wait;
+use crate::pure::rendezvous::{Wait, shortest};
 use crate::pure::rule::hash::hash;
 use token::{Content, PoolTag, ServerTag};
 
@@ -223,7 +223,8 @@ pub fn read_claim(
     let session = persistence.tls_session.and_then(|ttl| key(Form::TlsSession, &shown.session?, ttl));
     let source =
         persistence.source.and_then(|form| key(Form::Source, network_of(shown.client, form).as_slice(), form.ttl));
-    let home = persistence.tls_session.and(shown.session).and_then(|identity| home_of(&identity, candidates));
+    let home =
+        persistence.tls_session.and(shown.session).and_then(|identity| home_of(persistence, &identity, candidates));
     Claim { cookie, keys: [learned, header, session, source], session_home: home }
 }
 
@@ -269,19 +270,14 @@ impl Network {
 
 /// Where the client of a TLS session belongs: weighted rendezvous hashing (Schindelhauer, Schomaker 2005) of its identity over
 /// the servers by name and configured weight, so that all nodes agree without talking. Backups are home where there is nobody
-/// else.
-fn home_of(identity: &SessionIdentity, candidates: &[Candidate]) -> Option<ServerSlot> {
+/// else, and a server of weight 0 is nobody's: where a restart sets its weight to 0, the clients of its TLS sessions move.
+fn home_of(persistence: &Persistence, identity: &SessionIdentity, candidates: &[Candidate]) -> Option<ServerSlot> {
     let key = hash(identity, 0);
-    let mut best: Option<(Wait, ServerSlot)> = None;
     let has_regular = candidates.iter().any(|candidate| !candidate.server.is_backup);
-    for candidate in candidates.iter().filter(|candidate| !(has_regular && candidate.server.is_backup)) {
-        let weight = candidate.server.weight;
-        let wait = Wait::of(key, ServerTag::of(&candidate.server.id.server).0, weight);
-        if weight > 0 && best.is_none_or(|(shortest, _)| wait.is_shorter(shortest)) {
-            best = Some((wait, candidate.slot));
-        }
-    }
-    best.map(|(_, slot)| slot)
+    // Names and candidates of one pool stand in the same order.
+    let named = persistence.servers.iter().zip(candidates);
+    let homes = named.filter(|(_, candidate)| !(has_regular && candidate.server.is_backup));
+    shortest(homes.map(|(name, candidate)| (candidate.slot, Wait::of(key, name.0, candidate.server.weight))))
 }
 
 /// Whether a client whose own server is in this state, and did not get its request, belongs to another from now on; `None`:

@@ -3,7 +3,7 @@
 //! C. Schindelhauer, G. Schomaker, Weighted distributed hash tables, 2005.
 //!
 //! The score is −weight / ln u, u in (0, 1) by the hash of key and name. It is compared as a wait, −log₂ u / weight, without
-//! division and in whole numbers, so that every machine agrees. It refuses to choose: callers keep the shortest wait.
+//! division and in whole numbers, so that every machine agrees. It refuses to know what waits, and whether it may be chosen.
 
 use std::num::NonZeroU64;
 
@@ -43,6 +43,13 @@ impl Wait {
     pub fn to_beat(self) -> Self {
         Self { waits: NonZeroU64::new(self.waits()), ..self }
     }
+}
+
+/// Of several that wait, whose wait is the shortest; the first of equals. `None`: none has a weight.
+pub fn shortest<T>(waiting: impl IntoIterator<Item = (T, Wait)>) -> Option<T> {
+    let weighted = waiting.into_iter().filter(|(_, wait)| wait.weight > 0);
+    let first = |best: (T, Wait), next: (T, Wait)| if next.1.is_shorter(best.1) { next } else { best };
+    weighted.reduce(first).map(|(winner, _)| winner)
 }
 
 /// Bits behind the point of [`log2`].
@@ -114,19 +121,27 @@ mod tests {
         let mut counts = [0u32; 4];
         for number in 0..100_000u64 {
             let key = hash(&number.to_le_bytes(), 0);
-            let waits = (0u64..).zip(weights).map(|(name, weight)| Wait::of(key, hash(&name.to_le_bytes(), 9), weight));
-            let mut best = 0;
-            let waits: Vec<Wait> = waits.collect();
-            for index in 1..4 {
-                if waits[index].is_shorter(waits[best]) {
-                    best = index;
-                }
-            }
-            counts[best] += 1;
+            let name = |number: u64| hash(&number.to_le_bytes(), 9);
+            let waits = (0..).zip(weights).map(|(number, weight)| (number, Wait::of(key, name(number), weight)));
+            counts[shortest(waits).unwrap() as usize] += 1;
         }
         for (count, weight) in counts.iter().zip(weights) {
             let wanted = u32::from(weight) * 10_000;
             assert!(count.abs_diff(wanted) <= wanted / 50, "{counts:?}");
         }
+    }
+
+    #[test]
+    fn what_has_no_weight_is_never_chosen_not_even_alone() {
+        assert_eq!(shortest([(); 0].map(|()| (0, Wait::of(1, 1, 1)))), None);
+        for key in 0..1_000 {
+            let wait = |name, weight| (name, Wait::of(key, name, weight));
+            assert_eq!(shortest([wait(1, 0), wait(2, 0)]), None);
+            assert_eq!(shortest([wait(1, 0), wait(2, 1), wait(3, 0)]), Some(2));
+            let orders = [[wait(1, 2), wait(2, 1)], [wait(2, 1), wait(1, 2)]].map(shortest);
+            assert_eq!(orders[0], orders[1], "the order means nothing");
+        }
+        let one = Wait::of(7, 7, 1);
+        assert_eq!(shortest([('a', one), ('b', one)]), Some('a'), "the first of equals");
     }
 }

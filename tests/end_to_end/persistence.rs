@@ -427,7 +427,7 @@ fn a_secret_that_is_none_is_an_error_and_its_absence_a_warning() {
     let rules = all_to([&origin], "persist cookie=\"N\"");
     let with_secret = format!("secret file=\"secret\"\n{rules}");
     let cases: [(Option<&[u8]>, &str); 2] =
-        [(None, "No such file"), (Some(b"short\n"), "it has 5 bytes, and needs at least 32")];
+        [(None, "No such file"), (Some(b"short\n"), "it has 6 bytes, and needs at least 32")];
     for (content, why) in cases {
         let setup = Setup::new(&with_secret);
         let setup = if let Some(content) = content { setup.file("secret", content) } else { setup };

@@ -65,8 +65,8 @@ fn tell_cookie(form: &CookieForm, shown: &Shown<'_>, claim: &Claim, pool: &PoolS
         return format!("the request has no cookie {name}: the answer brings one");
     }
     if let Some((slot, is_due)) = claim.cookie {
-        let server = pool.candidates.iter().find(|candidate| candidate.slot == slot);
-        let server = server.map(|candidate| candidate.server.id.server.to_string()).unwrap_or_default();
+        let server = pool.candidate_of(slot);
+        let server = server.map(|(_, candidate)| candidate.server.id.server.to_string()).unwrap_or_default();
         let renewed = if is_due { ", is past half its life, and is renewed" } else { "" };
         return format!("the cookie {name} names the server {server}{renewed}");
     }

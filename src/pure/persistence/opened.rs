@@ -1,8 +1,11 @@
 //! Tokens that were opened lately, and what they said: a client sends its token with every request, and to compare it is a
 //! tenth of the work of opening it again.
 //!
-//! A token that is not here letter by letter is not here at all. It refuses to judge: whether a token still holds is asked of what
-//! it says. It belongs to one secret and to one thread.
+//! A token that is not here letter by letter is not here at all, and how long the comparison takes tells nobody how many of
+//! the letters are right. It refuses to judge: whether a token still holds is asked of what it says. It belongs to one secret and
+//! to one thread.
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 
 use super::token::{Content, PoolTag, TOKEN_LENGTH};
 
@@ -33,7 +36,8 @@ impl OpenedTokens {
         let random = token.get(NONCE_AT..)?.first_chunk::<4>()?;
         let place = u32::from_le_bytes(*random).wrapping_mul(0x9E37_79B1) as usize >> 22;
         let known = self.places.get(place).and_then(Option::as_ref);
-        if let Some(known) = known.filter(|known| known.token == *token && known.pool == pool) {
+        let is_it = |known: &&Opened| known.pool == pool && verify_slices_are_equal(&known.token, token).is_ok();
+        if let Some(known) = known.filter(is_it) {
             return Some(known.content);
         }
         let content = open()?;

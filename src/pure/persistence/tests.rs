@@ -111,33 +111,44 @@ fn clients_of_one_network_are_one_client() {
     }
 }
 
+/// The name of the server that a session with this number belongs to.
+fn home(servers: &[Arc<Server>], number: u64) -> Option<String> {
+    let mut identity = SessionIdentity::default();
+    identity[..8].copy_from_slice(&number.to_le_bytes());
+    let candidates = candidates(servers);
+    let slot = home_of(&Persistence::new("p", servers), &identity, &candidates)?;
+    let candidate = candidates.iter().find(|candidate| candidate.slot == slot)?;
+    Some(candidate.server.id.server.to_string())
+}
+
 #[test]
 fn sessions_have_homes_by_weight_and_name_alone() {
-    let pool = |weights: &[(&str, u16)]| candidates(&servers(weights));
-    let home = |candidates: &[Candidate], number: u64| {
-        let mut identity = SessionIdentity::default();
-        identity[..8].copy_from_slice(&number.to_le_bytes());
-        let slot = home_of(&identity, candidates).unwrap();
-        candidates.iter().find(|candidate| candidate.slot == slot).unwrap().server.id.server.to_string()
-    };
-    let one = pool(&[("a", 3), ("b", 1), ("c", 0)]);
-    let other = pool(&[("c", 0), ("b", 1), ("a", 3)]);
+    let one = servers(&[("a", 3), ("b", 1), ("c", 0)]);
+    let other = servers(&[("c", 0), ("b", 1), ("a", 3)]);
     let mut of_a = 0;
     for number in 0..10_000 {
         let here = home(&one, number);
         assert_eq!(here, home(&other, number), "the order in the file means nothing");
-        assert_ne!(here, "c");
-        of_a += usize::from(here == "a");
+        of_a += usize::from(here.as_deref() == Some("a"));
     }
     assert!((7_300..7_700).contains(&of_a), "{of_a} of 10000 where three quarters are due");
-    assert_eq!(home_of(&[0; 16], &pool(&[("a", 0)])), None);
+    assert_eq!(home(&servers(&[("a", 0)]), 0), None);
     // A backup is home where there is nobody else.
-    let mut one = one;
-    let spare = |candidate: &mut Candidate| Arc::make_mut(&mut candidate.server).is_backup = true;
-    one.iter_mut().take(1).for_each(spare);
-    assert!((0..100).all(|number| home(&one, number) == "b"));
+    let mut one = servers(&[("b", 1), ("c", 0), ("a", 3)]);
+    let spare = |server: &mut Arc<Server>| Arc::make_mut(server).is_backup = true;
+    one.iter_mut().skip(2).for_each(spare);
+    assert!((0..100).all(|number| home(&one, number).as_deref() == Some("b")));
     one.iter_mut().for_each(spare);
-    assert!((0..100).any(|number| home(&one, number) == "a"));
+    assert!((0..100).any(|number| home(&one, number).as_deref() == Some("a")));
+}
+
+#[test]
+fn a_restart_with_weight_0_moves_the_sessions_of_that_server_and_no_others() {
+    let (before, after) = (servers(&[("a", 2), ("b", 1), ("c", 1)]), servers(&[("a", 2), ("b", 0), ("c", 1)]));
+    for number in 0..1_000 {
+        let (old, new) = (home(&before, number), home(&after, number));
+        assert_eq!(old != new, old.as_deref() == Some("b"), "session {number} from {old:?} to {new:?}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! What all workers write and every choice reads of one server: requests in flight, connects that fail, how long it answers. Relaxed atomics; it
-//! refuses to keep statistics, which are nobody's concern on a request's path.
+//! What all workers write of one server: requests in flight and connects that fail, which every choice reads, how long its
+//! answers take, added up for whoever asks, and its pace, for schedulers that ask. Atomics, relaxed where nobody waits for them. It
+//! refuses to keep any further statistics: [`crate::shared::counters`] has them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;

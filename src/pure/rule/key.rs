@@ -13,7 +13,7 @@ use super::{KeySource, RequestView, glob};
 use crate::base::id::PoolIndex;
 use crate::base::rng::Rng;
 use crate::pure::pool::KeyNormalize;
-use crate::pure::rendezvous::Wait;
+use crate::pure::rendezvous::{Wait, shortest};
 
 /// The hash of what `source` names; `None` where the request does not have it. Of several fields, cookies or parameters of
 /// one name the first counts; `uri` without a query is not `uri` with an empty one.
@@ -96,7 +96,7 @@ pub fn key_text(source: &KeySource, view: &RequestView<'_>, captures: &Captures)
 /// Whether what has this name may be a secret: its owner would not like to see it in a list of keys.
 fn may_be_secret(name: &[u8]) -> bool {
     let has = |word: &&str| name.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
-    SECRET_WORDS.iter().any(|word| has(word))
+    SECRET_WORDS.iter().any(has)
 }
 
 /// A path without the values of its parameters, which some applications keep session ids in.
@@ -200,14 +200,11 @@ fn arm_at(arms: &[(PoolIndex, u32)], mut point: u64) -> Option<PoolIndex> {
 }
 
 fn arm_of_key(arms: &[(PoolIndex, u32)], key: u64) -> Option<PoolIndex> {
-    let mut best: Option<(Wait, PoolIndex)> = None;
-    for (position, (pool, weight)) in (0_u64..).zip(arms).filter(|(_, (_, weight))| *weight > 0) {
-        let wait = Wait::of(key, hash(&position.to_le_bytes(), 0), u16::try_from(*weight).unwrap_or(u16::MAX));
-        if best.is_none_or(|(shortest, _)| wait.is_shorter(shortest)) {
-            best = Some((wait, *pool));
-        }
-    }
-    best.map(|(_, pool)| pool)
+    let arms = (0_u64..).zip(arms).map(|(position, (pool, weight))| {
+        let name = hash(&position.to_le_bytes(), 0);
+        (*pool, Wait::of(key, name, u16::try_from(*weight).unwrap_or(u16::MAX)))
+    });
+    shortest(arms)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::base::id::ServerSlot;
+use crate::base::id::{PoolIndex, ServerSlot};
 use crate::base::time::{self, Timestamp, UnixTime};
 use crate::pure::decision::Seen;
 use crate::pure::head::Fields;
@@ -26,6 +26,8 @@ const ROUNDS_MAX: u32 = 4;
 #[derive(Debug)]
 pub struct Persisting {
     persistence: Arc<Persistence>,
+    /// Where the pool stood when the request came.
+    index: PoolIndex,
     record: Arc<PoolRecord>,
     claim: Claim,
     /// Whether this exchange has made the client's choice, and no server has answered since.
@@ -47,15 +49,25 @@ impl Persisting {
     /// What the request shows of whom its client belongs to; our cookie is taken out of the head that a server gets, where `pool`
     /// hides it. `None`: the pool keeps nobody.
     #[inline]
-    pub fn of(connection: &Connection, seen: &Seen<'_>, pool: &PoolSnapshot, head: &mut Vec<u8>) -> Option<Self> {
+    pub fn of(
+        connection: &Connection,
+        seen: &Seen<'_>,
+        (index, pool): (PoolIndex, &PoolSnapshot),
+        head: &mut Vec<u8>,
+    ) -> Option<Self> {
         let persistence = pool.pool.persistence.as_ref()?;
         if let Some(form) = persistence.cookie.as_ref().filter(|form| form.hide) {
             strip_cookie(head, 0, &form.name);
         }
-        Some(Self::begin(connection, seen, pool, persistence))
+        Some(Self::begin(connection, seen, (index, pool), persistence))
     }
 
-    fn begin(connection: &Connection, seen: &Seen<'_>, pool: &PoolSnapshot, persistence: &Arc<Persistence>) -> Self {
+    fn begin(
+        connection: &Connection,
+        seen: &Seen<'_>,
+        (index, pool): (PoolIndex, &PoolSnapshot),
+        persistence: &Arc<Persistence>,
+    ) -> Self {
         let shared = &*connection.worker.shared;
         let now = wall_time(persistence);
         let shown = Shown {
@@ -72,6 +84,7 @@ impl Persisting {
         Self {
             claim: read_claim(persistence, &shown, &pool.candidates, now, shared.choices_seed, open),
             persistence: Arc::clone(persistence),
+            index,
             record: Arc::clone(&pool.record),
             is_new: false,
             rounds: 0,
@@ -102,8 +115,8 @@ impl Persisting {
         let is_own = own.is_some_and(|own| own.slot == served);
         let state = own.filter(|_| !is_own).and_then(|own| {
             worker.admission.snapshot(|snapshot| {
-                let pool = snapshot.pools.iter().find(|known| known.pool.name == pool.name)?;
-                pool.candidates.iter().find(|candidate| candidate.slot == own.slot).map(|candidate| candidate.state)
+                let pool = snapshot.pool(snapshot.find_again(self.index, &pool.name)?)?;
+                pool.candidate_of(own.slot).map(|(_, candidate)| candidate.state)
             })
         });
         let settled = self.record.choices().settle(&self.claim, own, served, state, self.is_new, now);

@@ -3,6 +3,8 @@
 use super::*;
 use crate::base::id::ServerId;
 use crate::pure::config::{Places, ProcessLimits};
+use crate::pure::persistence::Persistence;
+use crate::pure::persistence::token::ServerTag;
 use crate::pure::pool::{Address, Method, Retry, SchedulerConfig, Server, Timeouts, Upstream};
 
 /// A server of a test's pool: name, port, weight, places.
@@ -258,4 +260,18 @@ fn large_pools_and_many_pools_are_assembled_and_reloaded() {
     let snapshot = store.load();
     assert_eq!(snapshot.pools[0].candidates[4_999].state, SUSPECT);
     assert_eq!(snapshot.pools.iter().map(|pool| pool.candidates.len()).sum::<usize>(), 6_024);
+}
+
+#[test]
+fn servers_stand_in_the_order_in_which_persistence_names_them() {
+    let mut pool = pool_of("p", Method::default(), &[("a", 1, 1, None), ("b", 2, 1, None), ("c", 3, 1, None)]);
+    let changed = Arc::make_mut(&mut pool);
+    Arc::make_mut(changed.servers.first_mut().unwrap()).is_backup = true;
+    let named = Persistence::new("p", &changed.servers).servers;
+    let store = store_of(vec![pool]);
+    let snapshot = store.load();
+    let candidates = snapshot.pools[0].candidates.iter();
+    let seen: Vec<ServerTag> = candidates.map(|candidate| ServerTag::of(&candidate.server.id.server)).collect();
+    assert_eq!(seen, named);
+    assert_eq!(seen.last(), Some(&ServerTag::of("a")), "backups last");
 }
