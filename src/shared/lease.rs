@@ -223,8 +223,8 @@ impl Admission {
             })
         };
         match waiting.expire(choose) {
-            Some(Expired::Place(lease)) => Ok(lease),
-            Some(Expired::Turn(turn)) => lease_of(turn, &queue, &outcomes).map_err(|Again| Refused::QueueTimedOut),
+            Some(Expired::Found(lease)) => Ok(lease),
+            Some(Expired::Handed(endpoint)) => Ok(Lease::of_reserved(&endpoint, &outcomes, Some(&queue))),
             None => Err(Refused::QueueTimedOut),
         }
     }

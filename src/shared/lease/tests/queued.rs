@@ -104,8 +104,48 @@ fn where_no_server_is_to_be_had_requests_wait_until_one_comes_back() {
     assert_eq!(server_of(&lease), "b");
     assert!(poll(&mut second).is_pending());
     bench.set(0, State::Up);
-    let Poll::Ready(Ok(lease)) = poll(&mut second) else { panic!("a is back") };
-    assert_eq!(server_of(&lease), "a");
+    assert!(matches!(poll(&mut second), Poll::Ready(Err(Again))), "a takes as many as come");
+    assert_eq!(server_of(&bench.place(None)), "a");
+}
+
+#[test]
+fn a_pool_without_bounds_that_comes_back_does_not_send_all_who_wait_to_its_first_server() {
+    let bounds = QueueBounds { max: 9, ..BOUNDS };
+    let servers = pool_of("p", Method::RoundRobin, &[("a", 1, 1, None), ("b", 2, 1, None), ("c", 3, 1, None)]);
+    let bench = Bench::of(Arc::new(Pool { queue: Some(bounds), ..Pool::clone(&servers) }));
+    let all = |state| [0, 1, 2].map(|slot| StateChange { slot: ServerSlot(slot), state, share: None });
+    bench.store.set_states(&all(State::Maintenance));
+    let mut waits: Vec<Wait> = (0..9).map(|_| bench.wait(None)).collect();
+    let late = waits.split_off(6);
+    bench.store.set_states(&all(State::Up));
+    let mut leases = Vec::new();
+    for wait in &mut waits {
+        assert!(matches!(poll(wait), Poll::Ready(Err(Again))));
+        leases.push(bench.place(None));
+    }
+    // The time of some was up in that moment.
+    leases.extend(late.into_iter().map(|wait| bench.last_try(wait, None).unwrap()));
+    for server in ["a", "b", "c"] {
+        assert_eq!(leases.iter().filter(|lease| server_of(lease) == server).count(), 3, "{server}");
+    }
+    assert_eq!(bench.waiting(), 0);
+}
+
+#[test]
+fn who_was_sent_back_to_the_scheduler_does_not_wait_behind_one_that_has_tried_the_server() {
+    let bench = bench(&[("a", 1, 1, None), ("b", 2, 1, Some(1))]);
+    bench.set(0, State::Maintenance);
+    let _at_b = bench.place(None);
+    let mut tried = Tried::NONE;
+    tried.add(ServerSlot(0));
+    let asked = bench.admission.admit(bench.pool_ref(), &Ask { tried: &tried, ..ask(None) }, &mut Trace::off());
+    let Ok(Admitted::Waits(mut repetition)) = asked else { panic!("b is full") };
+    let mut second = bench.wait(None);
+    bench.set(0, State::Up);
+    assert!(matches!(poll(&mut second), Poll::Ready(Err(Again))));
+    assert_eq!(server_of(&bench.place(None)), "a");
+    assert!(poll(&mut repetition).is_pending());
+    assert_eq!(bench.waiting(), 1);
 }
 
 #[test]
