@@ -237,8 +237,8 @@ impl Admission {
         ask: &Ask<'_>,
         trace: &mut Trace,
     ) -> Result<Option<Admitted>, Refused> {
-        let own = own_that_is_full(place.pool, ask);
-        if own.is_none()
+        let own = own_that_takes_back(place.pool, ask);
+        if own.is_none_or(|own| !is_full(own))
             && queue.is_empty()
             && let Ok(lease) = self.choose_and_take(place, ask, trace)
         {
@@ -276,7 +276,6 @@ impl Admission {
         let pick = |ask: &Ask<'_>, trace: &mut Trace| {
             self.schedulers.choose(place, ask, trace).and_then(|index| place.pool.endpoints.get(index))
         };
-        let refuses = |endpoint: &Endpoint| endpoint.record.connect_failures_in_a_row() >= CONNECT_FAILURES_MAX;
         let first = pick(ask, trace)?;
         if !refuses(first) || place.pool.in_panic {
             return Some(first);
@@ -300,11 +299,21 @@ fn place_of<'s>(snapshot: &'s Snapshot, pool: PoolRef<'_>) -> Result<Place<'s>, 
     Place::of(snapshot, index).ok_or(Refused::PoolGone)
 }
 
-/// The server that the client belongs to, where it could go there but for its places, which are taken.
-fn own_that_is_full<'p>(pool: &'p PoolSnapshot, ask: &Ask<'_>) -> Option<&'p Arc<Endpoint>> {
+/// The server that the client belongs to, where it may go there, as soon as there is a place; who waits for others, or for one that
+/// takes no new requests, is in its way no more than it is in theirs.
+fn own_that_takes_back<'p>(pool: &'p PoolSnapshot, ask: &Ask<'_>) -> Option<&'p Arc<Endpoint>> {
     let (index, candidate) = pool.candidate_of(ask.own?)?;
     let endpoint = pool.endpoints.get(index)?;
-    (candidate.is_full() && pool.view(ask.tried).takes_back(candidate)).then_some(endpoint)
+    (pool.view(ask.tried).takes_back(candidate) && (pool.in_panic || !refuses(endpoint))).then_some(endpoint)
+}
+
+/// Whether control is about to suspect the server.
+fn refuses(endpoint: &Endpoint) -> bool {
+    endpoint.record.connect_failures_in_a_row() >= CONNECT_FAILURES_MAX
+}
+
+fn is_full(endpoint: &Endpoint) -> bool {
+    endpoint.server.max.is_some_and(|max| endpoint.record.load.active() >= max)
 }
 
 fn why_refused(pool: &PoolSnapshot) -> Refused {

@@ -240,3 +240,32 @@ fn a_panic_passes_the_place_on() {
     assert!(matches!(poll(&mut waiting), Poll::Ready(Ok(_))));
     assert_eq!(bench.active(), 0);
 }
+
+#[test]
+fn a_client_of_a_server_that_takes_nobody_new_keeps_it_while_others_wait() {
+    for state in [State::Up, State::Drained, State::Suspect { by_overload: true }] {
+        let bench = bench(&[("a", 1, 1, Some(2)), ("b", 2, 1, Some(1))]);
+        bench.store.set_states(&[StateChange { slot: ServerSlot(0), state, share: Some(Share::ZERO) }]);
+        let at_b = bench.place(None);
+        let (mut first, mut second) = (bench.wait(None), bench.wait(None));
+        // There are as many as may wait, and two places at a, which is its clients' alone.
+        let (at_a, another) = (bench.place(Some(0)), bench.place(Some(0)));
+        assert_eq!((server_of(&at_a), server_of(&another)), ("a", "a"), "{state}");
+        drop(at_b);
+        assert!(matches!(poll(&mut first), Poll::Ready(Ok(lease)) if server_of(&lease) == "b"));
+        // The place at b has passed to the second; who waits for a is in nobody's way.
+        let mut own = bench.wait(Some(0));
+        drop(another);
+        assert!(matches!(poll(&mut own), Poll::Ready(Ok(lease)) if server_of(&lease) == "a"), "{state}");
+        assert!(poll(&mut second).is_ready());
+    }
+}
+
+#[test]
+fn a_client_whose_own_server_refuses_connections_does_not_wait_for_it() {
+    let bench = bench(&[("a", 1, 1, Some(1)), ("b", 2, 1, Some(1))]);
+    let _at_a = bench.place(Some(0));
+    let record = Arc::clone(&bench.store.load().pools[0].endpoints[0].record);
+    (0..CONNECT_FAILURES_MAX).for_each(|_| record.load.count_connect_failure());
+    assert_eq!(server_of(&bench.place(Some(0))), "b");
+}
