@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::base::id::PoolIndex;
 use crate::pure::control::watch::CONNECT_FAILURES_MAX;
-use crate::pure::pool::{Ineligible, Tried};
+use crate::pure::pool::{Fallback, Ineligible, Method, Tried};
 use crate::pure::trace::Trace;
 use crate::shared::choose::{Ask, Place, Schedulers};
 use crate::shared::outcome::{Outcome, OutcomeSender, Report};
@@ -237,12 +237,15 @@ impl Admission {
         ask: &Ask<'_>,
         trace: &mut Trace,
     ) -> Result<Option<Admitted>, Refused> {
-        let own = own_that_takes_back(place.pool, ask);
+        let mut own = own_that_takes_back(place.pool, ask);
         if own.is_none_or(|own| !is_full(own))
             && queue.is_empty()
             && let Ok(lease) = self.choose_and_take(place, ask, trace)
         {
             return Ok(Some(Admitted::Place(lease)));
+        }
+        if own.is_none() && place.pool.pool.scheduler.fallback == Fallback::None {
+            own = self.strictly(place, ask, trace)?;
         }
         let bounds = place.pool.pool.queue.unwrap_or_default();
         let choose = || match own {
@@ -258,6 +261,30 @@ impl Admission {
             Joined::Full => Err(Refused::QueueFull),
             Joined::Closed => Ok(None),
         }
+    }
+
+    /// Asks a scheduler whose no is final, before its request waits: who it refuses has nothing to wait for. Gives back the server
+    /// that a key leads to: the request waits for that alone.
+    #[cold]
+    fn strictly<'p>(
+        &self,
+        place: &Place<'p>,
+        ask: &Ask<'_>,
+        trace: &mut Trace,
+    ) -> Result<Option<&'p Arc<Endpoint>>, Refused> {
+        let method = &place.pool.pool.scheduler.method;
+        if method.is_keyed() {
+            // A request without a key is never refused.
+            let Some(_) = ask.key else { return Ok(None) };
+            return self.choose(place, ask, trace).map(Some).ok_or(Refused::NoneAvailable);
+        }
+        // Twice, and with a look before and after: a place that was taken and given back meanwhile is not one that was refused.
+        let mut is_refused =
+            || has_free_place(place.pool) && self.choose(place, ask, trace).is_none() && has_free_place(place.pool);
+        if *method == Method::Overflow && is_refused() && is_refused() {
+            return Err(Refused::NoneAvailable);
+        }
+        Ok(None)
     }
 
     fn choose_and_take(&self, place: &Place<'_>, ask: &Ask<'_>, trace: &mut Trace) -> Result<Lease, Refused> {
@@ -314,6 +341,12 @@ fn refuses(endpoint: &Endpoint) -> bool {
 
 fn is_full(endpoint: &Endpoint) -> bool {
     endpoint.server.max.is_some_and(|max| endpoint.record.load.active() >= max)
+}
+
+/// Whether a server that may get requests has a place.
+fn has_free_place(pool: &PoolSnapshot) -> bool {
+    let view = pool.view(&Tried::NONE);
+    pool.candidates.iter().any(|candidate| view.may_get(candidate))
 }
 
 fn why_refused(pool: &PoolSnapshot) -> Refused {

@@ -3,7 +3,7 @@
 use std::task::Waker;
 
 use super::*;
-use crate::pure::pool::{QueueBounds, Share};
+use crate::pure::pool::{Fallback, QueueBounds, SchedulerConfig, Share};
 
 const BOUNDS: QueueBounds = QueueBounds { max: 2, timeout: Duration::from_secs(1) };
 
@@ -268,4 +268,47 @@ fn a_client_whose_own_server_refuses_connections_does_not_wait_for_it() {
     let record = Arc::clone(&bench.store.load().pools[0].endpoints[0].record);
     (0..CONNECT_FAILURES_MAX).for_each(|_| record.load.count_connect_failure());
     assert_eq!(server_of(&bench.place(Some(0))), "b");
+}
+
+fn strict(method: Method, servers: &[TestServer<'_>]) -> Bench {
+    let pool = Pool::clone(&pool(servers));
+    Bench::of(Arc::new(Pool { scheduler: SchedulerConfig { method, fallback: Fallback::None }, ..pool }))
+}
+
+#[test]
+fn a_key_that_leads_nowhere_is_refused_and_not_handed_to_another_server_by_the_queue() {
+    let bench = strict(Method::Maglev, &[("a", 1, 1, Some(1)), ("b", 2, 1, Some(1))]);
+    let ask_for =
+        |key| bench.admission.admit(bench.pool_ref(), &Ask { key: Some(key), ..ask(None) }, &mut Trace::off());
+    let Ok(Admitted::Place(lease)) = ask_for(7) else { panic!("there is a place for the key") };
+    let (its, other) = if server_of(&lease) == "a" { (0, 1) } else { (1, 0) };
+    // Full, or down, while the other server has a place.
+    assert_eq!(ask_for(7).unwrap_err(), Refused::NoneAvailable);
+    drop(lease);
+    bench.set(its, State::Maintenance);
+    assert_eq!(ask_for(7).unwrap_err(), Refused::NoneAvailable);
+    // Also where others wait, of whom one has no key and takes any server.
+    let _elsewhere = bench.place(None);
+    let mut keyless = bench.wait(None);
+    assert_eq!(ask_for(7).unwrap_err(), Refused::NoneAvailable);
+    bench.set(its, State::Up);
+    let Poll::Ready(Ok(lease)) = poll(&mut keyless) else { panic!("the server is back") };
+    assert_eq!(lease.endpoint().record.slot, ServerSlot(its));
+    assert_eq!((bench.waiting(), bench.store.load().pools[0].endpoints[other as usize].record.load.active()), (0, 1));
+}
+
+#[test]
+fn a_request_beyond_all_weights_is_refused_although_there_is_a_queue() {
+    let bench = strict(Method::Overflow, &[("a", 1, 1, Some(3)), ("b", 2, 1, None)]);
+    // One more than its weight, as in the kernel.
+    let mut leases: Vec<Lease> = (0..4).map(|_| bench.place(None)).collect();
+    assert_eq!(bench.ask(None).unwrap_err(), Refused::NoneAvailable);
+    leases.pop();
+    leases.push(bench.place(None));
+    // Where no server has a place it waits like any other.
+    let bench = strict(Method::Overflow, &[("a", 1, 1, Some(1)), ("b", 2, 1, Some(1))]);
+    let places = [bench.place(None), bench.place(None)];
+    let mut waiting = bench.wait(None);
+    drop(places);
+    assert!(matches!(poll(&mut waiting), Poll::Ready(Ok(_))));
 }
