@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::base::id::PoolIndex;
 use crate::pure::control::watch::CONNECT_FAILURES_MAX;
-use crate::pure::pool::{Ineligible, Tried};
+use crate::pure::pool::{Fallback, Ineligible, Method, Tried};
 use crate::pure::trace::Trace;
 use crate::shared::choose::{Ask, Place, Schedulers};
 use crate::shared::outcome::{Outcome, OutcomeSender, Report};
@@ -237,8 +237,8 @@ impl Admission {
             })
         };
         match waiting.expire(choose) {
-            Some(Expired::Place(lease)) => Ok(lease),
-            Some(Expired::Turn(turn)) => lease_of(turn, &queue, &outcomes).map_err(|Again| Refused::QueueTimedOut),
+            Some(Expired::Found(lease)) => Ok(lease),
+            Some(Expired::Handed(endpoint)) => Ok(Lease::of_reserved(&endpoint, &outcomes, Some(&queue))),
             None => Err(Refused::QueueTimedOut),
         }
     }
@@ -251,12 +251,15 @@ impl Admission {
         ask: &Ask<'_>,
         trace: &mut Trace,
     ) -> Result<Option<Admitted>, Refused> {
-        let own = own_that_is_full(place.pool, ask);
-        if own.is_none()
+        let mut own = own_that_takes_back(place.pool, ask);
+        if own.is_none_or(|own| !is_full(own))
             && queue.is_empty()
             && let Ok(lease) = self.choose_and_take(place, ask, trace)
         {
             return Ok(Some(Admitted::Place(lease)));
+        }
+        if own.is_none() && place.pool.pool.scheduler.fallback == Fallback::None {
+            own = self.strictly(place, ask, trace)?;
         }
         let bounds = place.pool.pool.queue.unwrap_or_default();
         let choose = || match own {
@@ -272,6 +275,30 @@ impl Admission {
             Joined::Full => Err(Refused::QueueFull),
             Joined::Closed => Ok(None),
         }
+    }
+
+    /// Asks a scheduler whose no is final, before its request waits: who it refuses has nothing to wait for. Gives back the server
+    /// that a key leads to: the request waits for that alone.
+    #[cold]
+    fn strictly<'p>(
+        &self,
+        place: &Place<'p>,
+        ask: &Ask<'_>,
+        trace: &mut Trace,
+    ) -> Result<Option<&'p Arc<Endpoint>>, Refused> {
+        let method = &place.pool.pool.scheduler.method;
+        if method.is_keyed() {
+            // A request without a key is never refused.
+            let Some(_) = ask.key else { return Ok(None) };
+            return self.choose(place, ask, trace).map(Some).ok_or(Refused::NoneAvailable);
+        }
+        // Twice, and with a look before and after: a place that was taken and given back meanwhile is not one that was refused.
+        let mut is_refused =
+            || has_free_place(place.pool) && self.choose(place, ask, trace).is_none() && has_free_place(place.pool);
+        if *method == Method::Overflow && is_refused() && is_refused() {
+            return Err(Refused::NoneAvailable);
+        }
+        Ok(None)
     }
 
     fn choose_and_take(&self, place: &Place<'_>, ask: &Ask<'_>, trace: &mut Trace) -> Result<Lease, Refused> {
@@ -290,7 +317,6 @@ impl Admission {
         let pick = |ask: &Ask<'_>, trace: &mut Trace| {
             self.schedulers.choose(place, ask, trace).and_then(|index| place.pool.endpoints.get(index))
         };
-        let refuses = |endpoint: &Endpoint| endpoint.record.connect_failures_in_a_row() >= CONNECT_FAILURES_MAX;
         let first = pick(ask, trace)?;
         if !refuses(first) || place.pool.in_panic {
             return Some(first);
@@ -314,11 +340,27 @@ fn place_of<'s>(snapshot: &'s Snapshot, pool: PoolRef<'_>) -> Result<Place<'s>, 
     Place::of(snapshot, index).ok_or(Refused::PoolGone)
 }
 
-/// The server that the client belongs to, where it could go there but for its places, which are taken.
-fn own_that_is_full<'p>(pool: &'p PoolSnapshot, ask: &Ask<'_>) -> Option<&'p Arc<Endpoint>> {
+/// The server that the client belongs to, where it may go there, as soon as there is a place; who waits for others, or for one that
+/// takes no new requests, is in its way no more than it is in theirs.
+fn own_that_takes_back<'p>(pool: &'p PoolSnapshot, ask: &Ask<'_>) -> Option<&'p Arc<Endpoint>> {
     let (index, candidate) = pool.candidate_of(ask.own?)?;
     let endpoint = pool.endpoints.get(index)?;
-    (candidate.is_full() && pool.view(ask.tried).takes_back(candidate)).then_some(endpoint)
+    (pool.view(ask.tried).takes_back(candidate) && (pool.in_panic || !refuses(endpoint))).then_some(endpoint)
+}
+
+/// Whether control is about to suspect the server.
+fn refuses(endpoint: &Endpoint) -> bool {
+    endpoint.record.connect_failures_in_a_row() >= CONNECT_FAILURES_MAX
+}
+
+fn is_full(endpoint: &Endpoint) -> bool {
+    endpoint.server.max.is_some_and(|max| endpoint.record.load.active() >= max)
+}
+
+/// Whether a server that may get requests has a place.
+fn has_free_place(pool: &PoolSnapshot) -> bool {
+    let view = pool.view(&Tried::NONE);
+    pool.candidates.iter().any(|candidate| view.may_get(candidate))
 }
 
 fn why_refused(pool: &PoolSnapshot) -> Refused {

@@ -3,6 +3,7 @@
 //!
 //! It is handed over: between giver and taker it is never free, so that no newcomer passes a waiter over. A request whose
 //! client belongs to a server waits for that one alone and is in nobody's way. One that goes away passes on what it was handed.
+//! A server without `max` is nobody's to hand over: when it comes back, who waits is sent back to the scheduler.
 //!
 //! It is the one place on a request's path that takes a lock and wakes another thread, and only while somebody waits: a pool
 //! without `queue` has none, and where nobody waits to give a place back costs a look at a count. It refuses to keep time and
@@ -55,7 +56,7 @@ pub enum Joined<T> {
 pub enum Turn {
     /// A place at this server is the request's, counted among those in flight there.
     Place(Arc<Endpoint>),
-    /// The pool has no queue any more: the request has to look at the snapshot again.
+    /// The pool has no queue any more, or a server that takes as many as come: the request has to be admitted again.
     LooksAgain,
 }
 
@@ -138,7 +139,9 @@ impl Queue {
         self.waiting.0.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         line.serve();
-        let place = if own.is_some() || line.has_none_for_any() { choose() } else { None };
+        // Whoever still waits for any can't use what is left: to be sent there, and back, would be no end.
+        let may_choose = own.is_some() || line.has_none_for_any() || line.sends_back(tried);
+        let place = if may_choose { choose() } else { None };
         let joined = match place {
             Some(place) => Joined::Place(place),
             None if line.count() >= max => {
@@ -146,11 +149,13 @@ impl Queue {
                 Joined::Full
             }
             None => {
-                self.figures.waited.add(1);
                 let waiter = Arc::new(Waiter { tried: *tried, stage: Mutex::new(Stage::Waits(None)) });
                 let ticket = line.push(own, Arc::clone(&waiter));
                 // The line may know better than the snapshot that the choice was made by.
                 line.serve();
+                if matches!(*lock(&waiter.stage), Stage::Waits(_)) {
+                    self.figures.waited.add(1);
+                }
                 Joined::Waits(Waiting { queue: Arc::clone(self), waiter, own, ticket })
             }
         };
@@ -224,8 +229,8 @@ impl Waiting {
         line.remove(self.own, self.ticket);
         let stage = std::mem::replace(&mut *lock(&self.waiter.stage), Stage::Left);
         let ended = match stage {
-            Stage::Over(turn) => Some(Expired::Turn(turn)),
-            Stage::Waits(_) | Stage::Left => choose().map(Expired::Place),
+            Stage::Over(Turn::Place(endpoint)) => Some(Expired::Handed(endpoint)),
+            Stage::Over(Turn::LooksAgain) | Stage::Waits(_) | Stage::Left => choose().map(Expired::Found),
         };
         if ended.is_none() {
             queue.figures.timed_out.add(1);
@@ -238,10 +243,10 @@ impl Waiting {
 /// What a wait has come to whose time was up.
 #[derive(Debug)]
 pub enum Expired<T> {
-    /// It was over.
-    Turn(Turn),
+    /// A place at this server had been handed over.
+    Handed(Arc<Endpoint>),
     /// There was a place after all.
-    Place(T),
+    Found(T),
 }
 
 impl Drop for Waiting {

@@ -54,6 +54,8 @@ async fn place(channel: &mut Channel<'_>, mut wait: Wait, pool: PoolRef<'_>, ask
                 return Ok(worker.admission.last_try(wait, pool, &ask).map_err(refusal_of)?);
             }
             End::Again => {
+                // The snapshot may come a moment after what the queue knows already.
+                tokio::task::yield_now().await;
                 let ask = Ask { now: worker.now(), ..*ask };
                 match worker.admission.admit(pool, &ask, &mut Trace::off()).map_err(refusal_of)? {
                     Admitted::Place(lease) => return Ok(lease),

@@ -1,16 +1,19 @@
 //! Who waits in a queue, in which order, and for what: the queue's memory, under its lock.
 //!
 //! Tickets count arrivals. Those who take any server stand in one order, those who want a server of their own in an order of
-//! that server's; a place goes to the older of the two who are first. It refuses to wake anybody while it is locked: it keeps
-//! a list of whom to wake.
+//! that server's; a place goes to the older of the two who are first. Places that come free together are dealt out by the
+//! servers' weights. A server without `max` has no places to deal: who may go there is sent back to the scheduler, which has the
+//! say between it and the others. It refuses to wake anybody while it is locked: it keeps a list of whom to wake.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::task::Waker;
 
 use super::{Turn, Waiter};
 use crate::base::id::ServerSlot;
 use crate::pure::control::watch::CONNECT_FAILURES_MAX;
+use crate::pure::pool::Tried;
 use crate::shared::endpoint::Endpoint;
 
 /// A server of the pool, as far as the queue has to know it.
@@ -29,10 +32,26 @@ impl Seat {
         self.endpoint.record.slot
     }
 
+    /// Whether it takes as many as come.
+    fn is_endless(&self) -> bool {
+        self.endpoint.server.max.is_none()
+    }
+
     /// Whether connects to it fail one after the other: control is about to suspect it.
     fn refuses(&self) -> bool {
         self.endpoint.record.connect_failures_in_a_row() >= CONNECT_FAILURES_MAX
     }
+}
+
+/// When a server's turn is to give a place: the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    is_backup: bool,
+    /// Who can go to one that takes as many as come needs no place.
+    is_bounded: bool,
+    /// What it would have in flight with one more, for its weight.
+    load: u64,
+    position: usize,
 }
 
 /// Where a waiter stands.
@@ -93,7 +112,8 @@ impl Line {
     /// Hands a place over that is counted among those in flight at its server. False: nobody gets it.
     pub(super) fn pass_on(&mut self, slot: ServerSlot) -> bool {
         let Some(position) = self.positions.get(&slot).copied() else { return false };
-        let Some(seat) = self.seats.get(position) else { return false };
+        // One without bounds had places before as well: nobody waits for them.
+        let Some(seat) = self.seats.get(position).filter(|seat| !seat.is_endless()) else { return false };
         // The server may have been given fewer places since.
         let is_one_too_many = seat.endpoint.server.max.is_some_and(|max| seat.endpoint.record.load.active() > max);
         match self.next_for(position).filter(|_| !is_one_too_many) {
@@ -105,19 +125,52 @@ impl Line {
         }
     }
 
-    /// Hands out the places that are free, the backups' last.
+    /// Hands out the places that are free, the backups' last: in turn, as the servers' weights say.
     pub(super) fn serve(&mut self) {
         self.may_have_places = false;
-        for position in 0..self.seats.len() {
-            if self.count() == 0 {
-                return;
+        if self.count() == 0 {
+            return;
+        }
+        let mut ranks: BinaryHeap<_> = (0..self.seats.len()).filter_map(|at| self.rank(at)).map(Reverse).collect();
+        while let Some(Reverse(Rank { position, is_bounded, .. })) = ranks.pop()
+            && self.count() > 0
+        {
+            if !is_bounded {
+                self.send_back(position);
             }
-            while let Some(next) = self.next_for(position)
+            if let Some(next) = self.next_for(position)
                 && self.reserve(position)
             {
                 self.grant(next, position);
+                ranks.extend(self.rank(position).map(Reverse));
             }
         }
+    }
+
+    /// When it is the turn of the server there; `None`: it is full.
+    fn rank(&self, position: usize) -> Option<Rank> {
+        let server = &self.seats.get(position)?.endpoint.server;
+        let active = self.seats.get(position)?.endpoint.record.load.active();
+        let is_full = server.max.is_some_and(|max| active >= max);
+        // The load in 1/65536, so that weights of any size are told apart.
+        let load = ((u64::from(active) + 1) << 16) / u64::from(server.weight.max(1));
+        (!is_full).then_some(Rank { is_backup: server.is_backup, is_bounded: server.max.is_some(), load, position })
+    }
+
+    /// Ends the waits of those who take any server and may go to the one there, which takes as many as come.
+    fn send_back(&mut self, position: usize) {
+        let Some(seat) = self.seats.get(position).filter(|seat| seat.takes_new && !self.is_shunned(seat)) else {
+            return;
+        };
+        let (seats, slot) = (&self.seats, seat.slot());
+        let sent = self.any.extract_if(.., |_, waiter| may_go(seats, &waiter.tried, slot));
+        self.woken.extend(sent.filter_map(|(_, waiter)| waiter.ends(Turn::LooksAgain)));
+    }
+
+    /// Whether somebody who takes any server would be sent back to the scheduler at once.
+    pub(super) fn sends_back(&self, tried: &Tried) -> bool {
+        let may_go = |seat: &Seat| may_go(&self.seats, tried, seat.slot());
+        self.seats.iter().any(|seat| seat.is_endless() && seat.takes_new && !self.is_shunned(seat) && may_go(seat))
     }
 
     /// Learns the servers. Those who wait for one that they may not get any more wait for any.
@@ -164,12 +217,13 @@ impl Line {
             next = waiters.next().map(|((slot, ticket), _)| Standing { own: Some(*slot), ticket: *ticket });
         }
         if seat.takes_new && !self.any.is_empty() {
-            if seat.refuses() && self.seats.iter().any(|other| other.takes_new && !other.refuses()) {
+            if self.is_shunned(seat) {
                 // Its places come free as fast as it refuses: it would be the end of all who wait.
                 self.may_have_places = true;
                 return next;
             }
-            let first = self.any.iter().find(|(_, waiter)| self.may_go(waiter, slot)).map(|(ticket, _)| *ticket);
+            let first =
+                self.any.iter().find(|(_, waiter)| may_go(&self.seats, &waiter.tried, slot)).map(|(ticket, _)| *ticket);
             if let Some(ticket) = first.filter(|ticket| next.is_none_or(|next| *ticket < next.ticket)) {
                 next = Some(Standing { own: None, ticket });
             }
@@ -177,12 +231,9 @@ impl Line {
         next
     }
 
-    /// Whether a waiter can use a place there: it was there in vain only where it was everywhere in vain.
-    fn may_go(&self, waiter: &Waiter, slot: ServerSlot) -> bool {
-        let tried = &waiter.tried;
-        tried.is_empty()
-            || !tried.contains(slot)
-            || self.seats.iter().filter(|seat| seat.takes_new).all(|seat| tried.contains(seat.slot()))
+    /// Whether nobody is sent there who takes any server: it refuses connections, and another does not.
+    fn is_shunned(&self, seat: &Seat) -> bool {
+        seat.refuses() && self.seats.iter().any(|other| other.takes_new && !other.refuses())
     }
 
     /// Gives a place that is counted already.
@@ -195,4 +246,11 @@ impl Line {
             self.woken.extend(waiter.ends(Turn::Place(Arc::clone(&seat.endpoint))));
         }
     }
+}
+
+/// Whether who has tried those can use a place there: it was there in vain only where it was everywhere in vain.
+fn may_go(seats: &[Seat], tried: &Tried, slot: ServerSlot) -> bool {
+    tried.is_empty()
+        || !tried.contains(slot)
+        || seats.iter().filter(|seat| seat.takes_new).all(|seat| tried.contains(seat.slot()))
 }

@@ -13,10 +13,14 @@ use crate::pure::pool::{Address, Server};
 use crate::shared::counters::ServerRecord;
 
 fn endpoint(number: u32, max: Option<u32>) -> Arc<Endpoint> {
+    weighty(number, 1, max)
+}
+
+fn weighty(number: u32, weight: u16, max: Option<u32>) -> Arc<Endpoint> {
     let id = ServerId { pool: "p".into(), server: format!("s{number}").into() };
     let address = Address::Socket(([127, 0, 0, 1], 80).into());
     let record = Arc::new(ServerRecord::new(id.clone(), ServerSlot(number)));
-    let server = Server { id, address, weight: 1, max, is_backup: false };
+    let server = Server { id, address, weight, max, is_backup: false };
     Arc::new(Endpoint::new(Arc::new(server), record, 0, Arc::default()))
 }
 
@@ -229,15 +233,26 @@ fn a_wait_whose_time_is_up_ends_with_what_there_is() {
     assert!(reserve(&a));
     // Its own server is taken and another is free: in time it goes there.
     let own = wait(&queue, Some(0));
-    assert!(matches!(own.expire(|| reserve(&b).then_some(1)), Some(Expired::Place(1))));
+    assert!(matches!(own.expire(|| reserve(&b).then_some(1)), Some(Expired::Found(1))));
     // What was handed to it a moment before is its.
     let handed = wait(&queue, Some(0));
     queue.give_back(&a);
-    assert!(matches!(handed.expire(|| None::<()>), Some(Expired::Turn(Turn::Place(_)))));
+    assert!(matches!(handed.expire(|| None::<()>), Some(Expired::Handed(_))));
     let in_vain = wait(&queue, None);
     assert!(in_vain.expire(|| None::<()>).is_none());
     assert_eq!(queue.figures(), QueueFigures { waited: 3, timed_out: 1, ..QueueFigures::default() });
     assert_eq!((active(&a), active(&b)), (1, 1));
+}
+
+#[test]
+fn a_pool_that_comes_back_does_not_send_all_who_wait_to_its_first_server() {
+    let endpoints = [weighty(0, 1, Some(100)), weighty(1, 2, Some(100)), weighty(2, 3, Some(1))];
+    let queue = Arc::new(Queue::default());
+    queue.follow(endpoints.iter().map(|endpoint| Seat { takes_new: false, ..seat(endpoint) }));
+    let waiting: Vec<_> = (0..31).map(|_| wait(&queue, None)).collect();
+    queue.follow(endpoints.iter().map(seat));
+    assert_eq!(endpoints.each_ref().map(|endpoint| active(endpoint)), [10, 20, 1]);
+    drop(waiting);
 }
 
 mod naive;

@@ -3,7 +3,7 @@
 use std::task::Waker;
 
 use super::*;
-use crate::pure::pool::{QueueBounds, Share};
+use crate::pure::pool::{Fallback, QueueBounds, SchedulerConfig, Share};
 
 const BOUNDS: QueueBounds = QueueBounds { max: 2, timeout: Duration::from_secs(1) };
 
@@ -104,8 +104,48 @@ fn where_no_server_is_to_be_had_requests_wait_until_one_comes_back() {
     assert_eq!(server_of(&lease), "b");
     assert!(poll(&mut second).is_pending());
     bench.set(0, State::Up);
-    let Poll::Ready(Ok(lease)) = poll(&mut second) else { panic!("a is back") };
-    assert_eq!(server_of(&lease), "a");
+    assert!(matches!(poll(&mut second), Poll::Ready(Err(Again))), "a takes as many as come");
+    assert_eq!(server_of(&bench.place(None)), "a");
+}
+
+#[test]
+fn a_pool_without_bounds_that_comes_back_does_not_send_all_who_wait_to_its_first_server() {
+    let bounds = QueueBounds { max: 9, ..BOUNDS };
+    let servers = pool_of("p", Method::RoundRobin, &[("a", 1, 1, None), ("b", 2, 1, None), ("c", 3, 1, None)]);
+    let bench = Bench::of(Arc::new(Pool { queue: Some(bounds), ..Pool::clone(&servers) }));
+    let all = |state| [0, 1, 2].map(|slot| StateChange { slot: ServerSlot(slot), state, share: None });
+    bench.store.set_states(&all(State::Maintenance));
+    let mut waits: Vec<Wait> = (0..9).map(|_| bench.wait(None)).collect();
+    let late = waits.split_off(6);
+    bench.store.set_states(&all(State::Up));
+    let mut leases = Vec::new();
+    for wait in &mut waits {
+        assert!(matches!(poll(wait), Poll::Ready(Err(Again))));
+        leases.push(bench.place(None));
+    }
+    // The time of some was up in that moment.
+    leases.extend(late.into_iter().map(|wait| bench.last_try(wait, None).unwrap()));
+    for server in ["a", "b", "c"] {
+        assert_eq!(leases.iter().filter(|lease| server_of(lease) == server).count(), 3, "{server}");
+    }
+    assert_eq!(bench.waiting(), 0);
+}
+
+#[test]
+fn who_was_sent_back_to_the_scheduler_does_not_wait_behind_one_that_has_tried_the_server() {
+    let bench = bench(&[("a", 1, 1, None), ("b", 2, 1, Some(1))]);
+    bench.set(0, State::Maintenance);
+    let _at_b = bench.place(None);
+    let mut tried = Tried::NONE;
+    tried.add(ServerSlot(0));
+    let asked = bench.admission.admit(bench.pool_ref(), &Ask { tried: &tried, ..ask(None) }, &mut Trace::off());
+    let Ok(Admitted::Waits(mut repetition)) = asked else { panic!("b is full") };
+    let mut second = bench.wait(None);
+    bench.set(0, State::Up);
+    assert!(matches!(poll(&mut second), Poll::Ready(Err(Again))));
+    assert_eq!(server_of(&bench.place(None)), "a");
+    assert!(poll(&mut repetition).is_pending());
+    assert_eq!(bench.waiting(), 1);
 }
 
 #[test]
@@ -199,4 +239,76 @@ fn a_panic_passes_the_place_on() {
     assert!(caught.is_err());
     assert!(matches!(poll(&mut waiting), Poll::Ready(Ok(_))));
     assert_eq!(bench.active(), 0);
+}
+
+#[test]
+fn a_client_of_a_server_that_takes_nobody_new_keeps_it_while_others_wait() {
+    for state in [State::Up, State::Drained, State::Suspect { by_overload: true }] {
+        let bench = bench(&[("a", 1, 1, Some(2)), ("b", 2, 1, Some(1))]);
+        bench.store.set_states(&[StateChange { slot: ServerSlot(0), state, share: Some(Share::ZERO) }]);
+        let at_b = bench.place(None);
+        let (mut first, mut second) = (bench.wait(None), bench.wait(None));
+        // There are as many as may wait, and two places at a, which is its clients' alone.
+        let (at_a, another) = (bench.place(Some(0)), bench.place(Some(0)));
+        assert_eq!((server_of(&at_a), server_of(&another)), ("a", "a"), "{state}");
+        drop(at_b);
+        assert!(matches!(poll(&mut first), Poll::Ready(Ok(lease)) if server_of(&lease) == "b"));
+        // The place at b has passed to the second; who waits for a is in nobody's way.
+        let mut own = bench.wait(Some(0));
+        drop(another);
+        assert!(matches!(poll(&mut own), Poll::Ready(Ok(lease)) if server_of(&lease) == "a"), "{state}");
+        assert!(poll(&mut second).is_ready());
+    }
+}
+
+#[test]
+fn a_client_whose_own_server_refuses_connections_does_not_wait_for_it() {
+    let bench = bench(&[("a", 1, 1, Some(1)), ("b", 2, 1, Some(1))]);
+    let _at_a = bench.place(Some(0));
+    let record = Arc::clone(&bench.store.load().pools[0].endpoints[0].record);
+    (0..CONNECT_FAILURES_MAX).for_each(|_| record.load.count_connect_failure());
+    assert_eq!(server_of(&bench.place(Some(0))), "b");
+}
+
+fn strict(method: Method, servers: &[TestServer<'_>]) -> Bench {
+    let pool = Pool::clone(&pool(servers));
+    Bench::of(Arc::new(Pool { scheduler: SchedulerConfig { method, fallback: Fallback::None }, ..pool }))
+}
+
+#[test]
+fn a_key_that_leads_nowhere_is_refused_and_not_handed_to_another_server_by_the_queue() {
+    let bench = strict(Method::Maglev, &[("a", 1, 1, Some(1)), ("b", 2, 1, Some(1))]);
+    let ask_for =
+        |key| bench.admission.admit(bench.pool_ref(), &Ask { key: Some(key), ..ask(None) }, &mut Trace::off());
+    let Ok(Admitted::Place(lease)) = ask_for(7) else { panic!("there is a place for the key") };
+    let (its, other) = if server_of(&lease) == "a" { (0, 1) } else { (1, 0) };
+    // Full, or down, while the other server has a place.
+    assert_eq!(ask_for(7).unwrap_err(), Refused::NoneAvailable);
+    drop(lease);
+    bench.set(its, State::Maintenance);
+    assert_eq!(ask_for(7).unwrap_err(), Refused::NoneAvailable);
+    // Also where others wait, of whom one has no key and takes any server.
+    let _elsewhere = bench.place(None);
+    let mut keyless = bench.wait(None);
+    assert_eq!(ask_for(7).unwrap_err(), Refused::NoneAvailable);
+    bench.set(its, State::Up);
+    let Poll::Ready(Ok(lease)) = poll(&mut keyless) else { panic!("the server is back") };
+    assert_eq!(lease.endpoint().record.slot, ServerSlot(its));
+    assert_eq!((bench.waiting(), bench.store.load().pools[0].endpoints[other as usize].record.load.active()), (0, 1));
+}
+
+#[test]
+fn a_request_beyond_all_weights_is_refused_although_there_is_a_queue() {
+    let bench = strict(Method::Overflow, &[("a", 1, 1, Some(3)), ("b", 2, 1, None)]);
+    // One more than its weight, as in the kernel.
+    let mut leases: Vec<Lease> = (0..4).map(|_| bench.place(None)).collect();
+    assert_eq!(bench.ask(None).unwrap_err(), Refused::NoneAvailable);
+    leases.pop();
+    leases.push(bench.place(None));
+    // Where no server has a place it waits like any other.
+    let bench = strict(Method::Overflow, &[("a", 1, 1, Some(1)), ("b", 2, 1, Some(1))]);
+    let places = [bench.place(None), bench.place(None)];
+    let mut waiting = bench.wait(None);
+    drop(places);
+    assert!(matches!(poll(&mut waiting), Poll::Ready(Ok(_))));
 }

@@ -59,16 +59,18 @@ impl Naive {
         }
     }
 
-    /// Gives every free place to the oldest that can use it.
+    /// Gives every free place to the oldest that can use it, one of the least loaded server first.
     fn settle(&mut self) {
-        for server in 0..SERVERS {
-            while self.active[server] < self.max[server]
-                && let Some(at) = self.line.iter().position(|one| self.may_use(one, server))
-            {
-                self.active[server] += 1;
-                let one = self.line.remove(at);
-                self.granted.push((one.name, server));
-            }
+        let oldest = |naive: &Self, server| naive.line.iter().position(|one| naive.may_use(one, server));
+        let is_open = |naive: &Self, server: usize| naive.active[server] < naive.max[server];
+        while let Some((server, at)) = (0..SERVERS)
+            .filter(|server| is_open(self, *server))
+            .filter_map(|server| Some((server, oldest(self, server)?)))
+            .min_by_key(|(server, _)| self.active[*server])
+        {
+            self.active[server] += 1;
+            let one = self.line.remove(at);
+            self.granted.push((one.name, server));
         }
     }
 
@@ -96,7 +98,11 @@ impl Real {
     fn comes(&mut self, one: Someone, naive: &Naive) {
         let mut tried = Tried::NONE;
         (0..SERVERS).filter(|server| one.tried & (1 << server) != 0).for_each(|server| tried.add(slot(server)));
-        let choose = || (0..SERVERS).find(|server| naive.may_use(&one, *server) && reserve(&self.endpoints[*server]));
+        let choose = || {
+            let mut servers: Vec<usize> = (0..SERVERS).filter(|server| naive.may_use(&one, *server)).collect();
+            servers.sort_by_key(|server| naive.active[*server]);
+            servers.into_iter().find(|server| reserve(&self.endpoints[*server]))
+        };
         match self.queue.join(one.own.map(slot), &tried, 1000, choose) {
             Joined::Place(server) => self.take(one.name, server),
             Joined::Waits(waiting) => self.waiting.push((one, waiting)),
