@@ -3,8 +3,10 @@
 //! It refuses what is too short to be secret. What it reads is never shown.
 
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
 
 /// The least of a secret, in bytes.
 pub const SECRET_MIN: usize = 32;
@@ -55,7 +57,9 @@ impl Secret {
     /// [`SecretError`] where it can't be read, or is no secret.
     pub fn read(file: &Path) -> Result<Self, SecretError> {
         let read = || {
-            let opened = std::fs::File::open(file)?;
+            // Without waiting for whoever would write into a pipe.
+            let flags = OFlag::O_NONBLOCK.bits();
+            let opened = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(file)?;
             if !opened.metadata()?.is_file() {
                 return Err(io::Error::other("it is no ordinary file"));
             }
@@ -107,6 +111,14 @@ mod tests {
         let file = folder.path().join("secret");
         std::fs::write(&file, content).unwrap();
         Secret::read(&file)
+    }
+
+    #[test]
+    fn a_pipe_is_no_secret_and_nobody_waits_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(matches!(Secret::read(&pipe), Err(SecretError::Unreadable { .. })));
     }
 
     #[test]
