@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::base::time::{self, Timestamp};
-use crate::pure::refusal::Refusal;
 use crate::pure::trace::Trace;
 use crate::request::exchange::channel::Channel;
 use crate::request::exchange::choice::refusal_of;
@@ -30,8 +29,7 @@ enum End {
 /// Waits for a place.
 ///
 /// # Errors
-/// [`Refusal::QueueTimeout`] where the time is up; [`Failure`] where the client goes away, the process stops or the pool is
-/// no more.
+/// [`Failure`] where the time is up, the client goes away, the process stops or the pool is no more.
 pub async fn wait(channel: &mut Channel<'_>, wait: Wait, pool: PoolRef<'_>, ask: &Ask<'_>) -> Result<Lease, Failure> {
     let began = time::now();
     let result = place(channel, wait, pool, ask).await;
@@ -45,11 +43,13 @@ async fn place(channel: &mut Channel<'_>, mut wait: Wait, pool: PoolRef<'_>, ask
     let waited = channel.scratch.record.queue.unwrap_or_default();
     loop {
         let deadline = deadline(began, wait.timeout, waited);
-        if worker.now() >= deadline {
-            return Err(Refusal::QueueTimeout.into());
-        }
-        channel.connection.deadline.set(deadline);
-        match poll_fn(|context| poll(channel, &mut wait, context)).await? {
+        let end = if worker.now() < deadline {
+            channel.connection.deadline.set(deadline);
+            poll_fn(|context| poll(channel, &mut wait, context)).await?
+        } else {
+            End::TimeUp
+        };
+        match end {
             End::Place(lease) => return Ok(lease),
             End::TimeUp => {
                 let ask = Ask { now: worker.now(), ..*ask };
