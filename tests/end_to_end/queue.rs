@@ -365,3 +365,18 @@ fn a_repetition_whose_time_in_the_queue_is_up_takes_a_place_that_is_free() {
     gate.open();
     assert_eq!(holder.response().text(), "late");
 }
+
+#[test]
+fn a_key_that_leads_to_a_server_that_is_full_is_503_at_once_where_the_scheduler_has_no_fallback() {
+    let slow = Slow::new();
+    let other = Origin::new("other");
+    let pool = "scheduler \"mh\" key=\"uri\" fallback=\"none\"; queue timeout=\"1m\"";
+    let proxy = proxy(1, "", &[(&other, "weight=0"), (&slow.origin, "max=1")], pool);
+    let mut crowd = Crowd::new(&proxy, 2);
+    crowd.ask(0);
+    assert_eq!(crowd.clients[1].response().status(), 503);
+    slow.gate.open();
+    assert_eq!(crowd.clients[0].response().text(), "/0");
+    assert_eq!(reasons(&proxy, 2), [(503, "no-server".to_owned())]);
+    assert_eq!(other.requests().len(), 0);
+}
