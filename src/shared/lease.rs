@@ -4,7 +4,9 @@
 //! ended, gives the place back and tells control. A drop without an outcome is a request whose client went away; a drop in
 //! a panic counts against nobody. So requests in flight return to zero also when an exchange is cancelled or panics.
 //!
-//! Where the pool has a queue, a place that is given back passes to who waits for it ([`crate::shared::queue`]).
+//! Where the pool has a queue, a place that is given back passes to who waits for it ([`crate::shared::queue`]). A lease that is
+//! older than its pool's queue, which a reload has brought, knows of none: its place comes free untold, and who waits finds it
+//! with the next that begins to wait, the next change of a server's state, or when the time is up.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -335,3 +335,48 @@ fn requests_of_http2_wait_for_places_like_others() {
     told.sort();
     assert_eq!(told, [(503, "queue-full".to_owned()), (503, "queue-timeout".to_owned())]);
 }
+
+#[test]
+fn a_repetition_whose_time_in_the_queue_is_up_takes_a_place_that_is_free() {
+    let (own, gate, asked) = (Origin::new("own"), Arc::new(Gate::default()), AtomicUsize::new(0));
+    let other = Origin::with(move |exchange| match asked.fetch_add(1, Ordering::SeqCst) {
+        0 => {
+            exchange.read_body();
+            exchange.reset();
+        }
+        _ => {
+            exchange.respond(200, &[], b"other");
+        }
+    });
+    let servers = [(&own, "max=1"), (&other, "max=1")];
+    let proxy = proxy(1, "", &servers, "scheduler \"wlc\" ties=\"first\"; persist source; queue timeout=\"50ms\"");
+    let (mut client, mut holder) = (proxy.client(), proxy.client());
+    assert_eq!(client.get("/").text(), "own");
+    let opened = Arc::clone(&gate);
+    own.handle(move |exchange| {
+        opened.wait();
+        exchange.respond(200, &[], b"late");
+    });
+    ask(&mut holder, "/");
+    own.wait_for_requests(2);
+    // It waits for its own server, is sent to the other, and when it comes to the queue again its time has passed.
+    assert_eq!(client.get("/").text(), "other");
+    assert_eq!(other.requests().len(), 2);
+    gate.open();
+    assert_eq!(holder.response().text(), "late");
+}
+
+#[test]
+fn a_key_that_leads_to_a_server_that_is_full_is_503_at_once_where_the_scheduler_has_no_fallback() {
+    let slow = Slow::new();
+    let other = Origin::new("other");
+    let pool = "scheduler \"mh\" key=\"uri\" fallback=\"none\"; queue timeout=\"1m\"";
+    let proxy = proxy(1, "", &[(&other, "weight=0"), (&slow.origin, "max=1")], pool);
+    let mut crowd = Crowd::new(&proxy, 2);
+    crowd.ask(0);
+    assert_eq!(crowd.clients[1].response().status(), 503);
+    slow.gate.open();
+    assert_eq!(crowd.clients[0].response().text(), "/0");
+    assert_eq!(reasons(&proxy, 2), [(503, "no-server".to_owned())]);
+    assert_eq!(other.requests().len(), 0);
+}

@@ -1,13 +1,14 @@
 //! The wait in a pool's queue: until a place is handed over, the client goes away, the process stops, or the time is up.
 //!
-//! It refuses to choose a server: whose place it is was decided by who gave it back ([`crate::shared::queue`]).
+//! A request waits no longer than its pool's `timeout` in all, however often it comes to the queue: what it has waited before is
+//! in its record. It refuses to choose a server: whose place it is was decided by who gave it back ([`crate::shared::queue`]).
 
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use crate::base::time;
-use crate::pure::refusal::Refusal;
+use crate::base::time::{self, Timestamp};
 use crate::pure::trace::Trace;
 use crate::request::exchange::channel::Channel;
 use crate::request::exchange::choice::refusal_of;
@@ -28,8 +29,7 @@ enum End {
 /// Waits for a place.
 ///
 /// # Errors
-/// [`Refusal::QueueTimeout`] where the time is up; [`Failure`] where the client goes away, the process stops or the pool is
-/// no more.
+/// [`Failure`] where the time is up, the client goes away, the process stops or the pool is no more.
 pub async fn wait(channel: &mut Channel<'_>, wait: Wait, pool: PoolRef<'_>, ask: &Ask<'_>) -> Result<Lease, Failure> {
     let began = time::now();
     let result = place(channel, wait, pool, ask).await;
@@ -40,14 +40,16 @@ pub async fn wait(channel: &mut Channel<'_>, wait: Wait, pool: PoolRef<'_>, ask:
 async fn place(channel: &mut Channel<'_>, mut wait: Wait, pool: PoolRef<'_>, ask: &Ask<'_>) -> Result<Lease, Failure> {
     let worker = Rc::clone(&channel.connection.worker);
     let began = worker.now();
+    let waited = channel.scratch.record.queue.unwrap_or_default();
     loop {
-        // A pool that changes does not give more time.
-        let deadline = began + wait.timeout;
-        if worker.now() >= deadline {
-            return Err(Refusal::QueueTimeout.into());
-        }
-        channel.connection.deadline.set(deadline);
-        match poll_fn(|context| poll(channel, &mut wait, context)).await? {
+        let deadline = deadline(began, wait.timeout, waited);
+        let end = if worker.now() < deadline {
+            channel.connection.deadline.set(deadline);
+            poll_fn(|context| poll(channel, &mut wait, context)).await?
+        } else {
+            End::TimeUp
+        };
+        match end {
             End::Place(lease) => return Ok(lease),
             End::TimeUp => {
                 let ask = Ask { now: worker.now(), ..*ask };
@@ -66,6 +68,11 @@ async fn place(channel: &mut Channel<'_>, mut wait: Wait, pool: PoolRef<'_>, ask
     }
 }
 
+/// When the time of a wait is up. A pool that changes does not give more, nor does another server to wait for, nor a repetition.
+fn deadline(began: Timestamp, timeout: Duration, waited: Duration) -> Timestamp {
+    began + timeout.saturating_sub(waited)
+}
+
 fn poll(channel: &mut Channel<'_>, wait: &mut Wait, context: &mut Context<'_>) -> Poll<Result<End, Failure>> {
     #[cfg(test)]
     crate::request::tests::faults::step();
@@ -81,4 +88,17 @@ fn poll(channel: &mut Channel<'_>, wait: &mut Wait, context: &mut Context<'_>) -
         return Poll::Ready(Ok(End::TimeUp));
     }
     Poll::Pending
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_comes_to_the_queue_again_does_not_wait_the_whole_time_anew() {
+        let (timeout, now) = (Duration::from_secs(5), Timestamp::ZERO + Duration::from_secs(100));
+        assert_eq!(deadline(now, timeout, Duration::ZERO), now + timeout);
+        assert_eq!(deadline(now, timeout, Duration::from_secs(4)), now + Duration::from_secs(1));
+        assert_eq!(deadline(now, timeout, Duration::from_secs(6)), now);
+    }
 }
