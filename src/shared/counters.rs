@@ -166,12 +166,13 @@ impl ServerRecord {
         self.load.pace.begins(time::now());
     }
 
-    /// Ends to measure an attempt.
+    /// Ends to measure an attempt that still has its place.
     #[cold]
     pub fn end_measuring(&self, outcome: Outcome) {
         // A server that fails fast has no capacity to show for it.
         let is_finished = matches!(outcome, Outcome::Answered { status: ..500, .. });
-        self.load.pace.ends(time::now(), is_finished, self.load.active());
+        // Its place is not given back yet.
+        self.load.pace.ends(time::now(), is_finished, self.load.active().saturating_sub(1));
     }
 
     /// Counts that the attempt is a repetition.

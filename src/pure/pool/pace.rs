@@ -104,6 +104,12 @@ impl Pace {
         }
     }
 
+    /// Whether it has something to do, as far as is known.
+    #[cfg(test)]
+    pub fn is_busy(&self) -> bool {
+        self.is_busy.load(Ordering::Relaxed)
+    }
+
     /// The answers that it finishes in a second in which it has anything to do, in 1/256; 0: not known, or not any more.
     pub fn capacity(&self, now: Timestamp) -> u32 {
         let measured_at = Timestamp::from_nanos(self.measured_at.load(Ordering::Relaxed));

@@ -146,9 +146,7 @@ pub fn decide(connection: &Connection, buffer: &Buffer, scratch: &mut Scratch) -
         {
             push_max_forwards(&mut scratch.forwarded, left);
         }
-        if pool.pool.persistence.is_some() {
-            *persisting = Persisting::of(connection, &seen, (index, pool), &mut scratch.forwarded);
-        }
+        Persisting::note(persisting, connection, &seen, (index, pool), &mut scratch.forwarded);
         let key_text = || key_text(key_source(&rule, &pool.pool)?, &view, captures);
         Ok(Decision::Forward(Forward::to(pool, index, passage.key, key_text)))
     })

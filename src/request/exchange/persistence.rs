@@ -46,20 +46,21 @@ fn wall_time(persistence: &Persistence) -> UnixTime {
 }
 
 impl Persisting {
-    /// What the request shows of whom its client belongs to; our cookie is taken out of the head that a server gets, where `pool`
-    /// hides it. `None`: the pool keeps nobody.
+    /// Notes what the request shows of whom its client belongs to, where the pool keeps anybody; our cookie is taken out of the
+    /// head that a server gets, where `pool` hides it.
     #[inline]
-    pub fn of(
+    pub fn note(
+        noted: &mut Option<Self>,
         connection: &Connection,
         seen: &Seen<'_>,
         (index, pool): (PoolIndex, &PoolSnapshot),
         head: &mut Vec<u8>,
-    ) -> Option<Self> {
-        let persistence = pool.pool.persistence.as_ref()?;
+    ) {
+        let Some(persistence) = &pool.pool.persistence else { return };
         if let Some(form) = persistence.cookie.as_ref().filter(|form| form.hide) {
             strip_cookie(head, 0, &form.name);
         }
-        Some(Self::begin(connection, seen, (index, pool), persistence))
+        *noted = Some(Self::begin(connection, seen, (index, pool), persistence));
     }
 
     fn begin(

@@ -66,6 +66,21 @@ fn connect_failures_are_in_a_row_until_something_works() {
     assert_eq!(record.connect_failures_in_a_row(), 0);
 }
 
+/// Between two requests a server has nothing to do, and that is no sign of slowness.
+#[test]
+fn a_server_is_idle_once_its_last_request_is_over() {
+    let record = ServerRecord::new(ServerId { pool: "p".into(), server: "s".into() }, ServerSlot(0));
+    let answered = Outcome::Answered { status: 200, latency: Duration::ZERO };
+    for _ in 0..20 {
+        assert!(record.load.try_reserve(None));
+        record.begin_measuring();
+        std::hint::black_box((0..20_000u64).map(std::hint::black_box).sum::<u64>());
+        record.end_measuring(answered);
+        record.load.release();
+        assert!(!record.load.pace.is_busy(), "it has a request that nobody has given it");
+    }
+}
+
 #[test]
 fn what_is_written_for_every_request_lies_on_one_line() {
     assert_eq!(size_of::<Traffic>(), 64);
