@@ -140,6 +140,7 @@ impl PoolSnapshot {
         let view = self.view(&Tried::NONE);
         self.candidates.iter().zip(&self.endpoints).map(move |(candidate, endpoint)| Seat {
             endpoint: Arc::clone(endpoint),
+            share: candidate.share,
             takes_new: view.stands(candidate),
             takes_back: view.takes_back(candidate),
         })

@@ -13,7 +13,7 @@ use std::task::Waker;
 use super::{Turn, Waiter};
 use crate::base::id::ServerSlot;
 use crate::pure::control::watch::CONNECT_FAILURES_MAX;
-use crate::pure::pool::Tried;
+use crate::pure::pool::{Share, Tried};
 use crate::shared::endpoint::Endpoint;
 
 /// A server of the pool, as far as the queue has to know it.
@@ -21,6 +21,8 @@ use crate::shared::endpoint::Endpoint;
 pub struct Seat {
     /// The server.
     pub endpoint: Arc<Endpoint>,
+    /// Its share now, which may be rising still.
+    pub share: Share,
     /// Whether it may get requests without a history.
     pub takes_new: bool,
     /// Whether it may get requests whose client belongs to it.
@@ -149,11 +151,11 @@ impl Line {
 
     /// When it is the turn of the server there; `None`: it is full.
     fn rank(&self, position: usize) -> Option<Rank> {
-        let server = &self.seats.get(position)?.endpoint.server;
-        let active = self.seats.get(position)?.endpoint.record.load.active();
+        let Seat { endpoint, share, .. } = self.seats.get(position)?;
+        let (server, active) = (&endpoint.server, endpoint.record.load.active());
         let is_full = server.max.is_some_and(|max| active >= max);
-        // The load in 1/65536, so that weights of any size are told apart.
-        let load = ((u64::from(active) + 1) << 16) / u64::from(server.weight.max(1));
+        // In a small part of a share, so that shares of any size are told apart.
+        let load = ((u64::from(active) + 1) << 28) / u64::from(share.units().max(1));
         (!is_full).then_some(Rank { is_backup: server.is_backup, is_bounded: server.max.is_some(), load, position })
     }
 

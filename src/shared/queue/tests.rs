@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::base::id::ServerId;
 use crate::base::rng::Rng;
-use crate::pure::pool::{Address, Server};
+use crate::pure::pool::{Address, Server, Share};
 use crate::shared::counters::ServerRecord;
 
 fn endpoint(number: u32, max: Option<u32>) -> Arc<Endpoint> {
@@ -25,7 +25,8 @@ fn weighty(number: u32, weight: u16, max: Option<u32>) -> Arc<Endpoint> {
 }
 
 fn seat(endpoint: &Arc<Endpoint>) -> Seat {
-    Seat { endpoint: Arc::clone(endpoint), takes_new: true, takes_back: true }
+    let share = Share::of(endpoint.server.weight);
+    Seat { endpoint: Arc::clone(endpoint), share, takes_new: true, takes_back: true }
 }
 
 fn queue_of(endpoints: &[Arc<Endpoint>]) -> Arc<Queue> {

@@ -128,6 +128,7 @@ fn slot(server: usize) -> ServerSlot {
 fn seats(endpoints: &[Arc<Endpoint>], naive: &Naive) -> Vec<Seat> {
     let seat = |(server, endpoint): (usize, &Arc<Endpoint>)| Seat {
         endpoint: Arc::clone(endpoint),
+        share: Share::of(endpoint.server.weight),
         takes_new: naive.new[server],
         takes_back: naive.back[server],
     };
