@@ -11,13 +11,13 @@ use std::time::Duration;
 use crate::base::time::Timestamp;
 
 /// How quickly the capacity forgets: so old a second counts for 1/e.
-const CAPACITY_MEMORY: Duration = Duration::from_secs(5);
+const CAPACITY_MEMORY: Duration = Duration::from_secs(20);
 
 /// The longest time that one request can make a server busy in the count: an answer of an hour says little of its capacity.
 const SAMPLE_MAX: Duration = Duration::from_secs(15);
 
 /// So long a capacity holds without an answer. A server that gets nothing, because little was seen of it, is tried again then.
-const CAPACITY_HOLDS: Duration = Duration::from_secs(30);
+const CAPACITY_HOLDS: Duration = Duration::from_secs(60);
 
 /// After so long without an answer the latency counts for half.
 const LATENCY_HALVES: Duration = Duration::from_secs(7);

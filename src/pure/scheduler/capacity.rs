@@ -1,6 +1,6 @@
 //! `fb-wlc`: the shortest expected delay by what a server is seen to do, (active + 1) / capacity, for pools whose work is
 //! computing. A server's capacity is the answers that it finishes in a second in which it has anything to do, over the last
-//! five seconds or so ([`crate::pure::pool::Pace`]).
+//! twenty seconds or so ([`crate::pure::pool::Pace`]).
 //!
 //! As long as one of the servers has not been seen to work, the configured weights count instead: a number of answers can't
 //! be compared with a weight. A share that is below the configured weight, by slow start or by feedback, scales what was seen.
