@@ -8,26 +8,40 @@ use crate::pure::rule::parts::split_unquoted;
 
 /// Whether it was a hit; `None`: the head does not say.
 pub fn is_hit(fields: Fields<'_>) -> Option<bool> {
-    let mut said = None;
-    for member in fields.named("Cache-Status").flat_map(|line| split_unquoted(line, b',')) {
+    let (mut status, mut x_cache, mut age) = (None, None, None);
+    for (name, value) in fields.all() {
+        // By length first: this looks at every answer of a pool that goes by keys.
+        let (said, verdict) = match name.len() {
+            12 if name.eq_ignore_ascii_case(b"Cache-Status") => (&mut status, Some(is_status_hit(value))),
+            7 if name.eq_ignore_ascii_case(b"X-Cache") => (&mut x_cache, x_cache_verdict(value)),
+            3 if name.eq_ignore_ascii_case(b"Age") => {
+                (&mut age, Some(value.iter().any(|digit| (b'1'..=b'9').contains(digit))))
+            }
+            _ => continue,
+        };
+        // Of several that say something, a hit in one of them is a hit.
+        *said = match (*said, verdict) {
+            (Some(true), _) | (_, Some(true)) => Some(true),
+            (said, verdict) => said.or(verdict),
+        };
+    }
+    status.or(x_cache).or(age)
+}
+
+fn is_status_hit(line: &[u8]) -> bool {
+    split_unquoted(line, b',').any(|member| {
         let mut parameters = split_unquoted(member, b';').skip(1).map(<[u8]>::trim_ascii);
-        if parameters.any(|parameter| parameter == b"hit" || parameter == b"hit=?1") {
-            return Some(true);
-        }
-        said = Some(false);
+        parameters.any(|parameter| parameter == b"hit" || parameter == b"hit=?1")
+    })
+}
+
+fn x_cache_verdict(line: &[u8]) -> Option<bool> {
+    let has = |word: &[u8]| line.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    match (has(b"hit"), has(b"miss")) {
+        (true, _) => Some(true),
+        (false, true) => Some(false),
+        (false, false) => None,
     }
-    if said.is_some() {
-        return said;
-    }
-    for line in fields.named("X-Cache") {
-        let has = |word: &[u8]| line.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-        match (has(b"hit"), has(b"miss")) {
-            (true, _) => return Some(true),
-            (false, true) => said = Some(false),
-            (false, false) => {}
-        }
-    }
-    said.or_else(|| fields.named("Age").next().map(|age| age.iter().any(|digit| (b'1'..=b'9').contains(digit))))
 }
 
 #[cfg(test)]

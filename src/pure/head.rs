@@ -188,6 +188,11 @@ pub struct Fields<'b> {
 }
 
 impl<'b> Fields<'b> {
+    /// The names and values of all field lines, in order.
+    pub fn all(self) -> impl Iterator<Item = (&'b [u8], &'b [u8])> {
+        self.list.iter().map(move |field| (field.name.of(self.bytes), field.value.of(self.bytes)))
+    }
+
     /// The values of the field lines with that name, in order; names are compared without regard to case.
     pub fn named(self, name: &'b str) -> impl Iterator<Item = &'b [u8]> {
         self.list

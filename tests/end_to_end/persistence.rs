@@ -417,6 +417,10 @@ fn explain_says_where_a_cookie_leads_and_why_it_does_not() {
     assert!(told.contains("by the field X-User, which the request does not have"), "{told}");
     assert!(explain(&["Cookie: N=junk"]).contains("is foreign, forged or expired: it counts as absent"));
     assert!(explain(&["X-User: ann"]).contains("the request has no cookie N: the answer brings one"));
+    let without = rules.replace(&format!("\"{name}\""), "\"another\"");
+    std::fs::write(proxy.path("rules.kdl"), without).unwrap();
+    let told = explain(&[&format!("Cookie: {cookie}")]);
+    assert!(told.contains("the cookie N names a server that is not in this pool: it counts as absent"), "{told}");
     std::fs::remove_file(proxy.path("secret")).unwrap();
     assert!(explain(&[&format!("Cookie: {cookie}")]).contains("can't be opened here: the secret"));
 }

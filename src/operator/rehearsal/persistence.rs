@@ -1,6 +1,8 @@
 //! The persistence step of a rehearsal: what the request shows of whom its client belongs to, and a note for each form of the
 //! pool. Tables are those of a start, which are empty; a cookie is opened where the secret can be read here.
 
+use std::cell::Cell;
+
 use crate::base::id::ServerSlot;
 use crate::base::time::{Timestamp, UnixTime, wall_clock};
 use crate::operator::secret::{Secret, SecretError};
@@ -48,12 +50,24 @@ impl Sealing {
 pub(super) fn own(pool: &PoolSnapshot, shown: &Shown<'_>, sealing: &Sealing, trace: &mut Trace) -> Option<ServerSlot> {
     let persistence = pool.pool.persistence.as_ref()?;
     let now = UnixTime::of(wall_clock());
+    let is_good = Cell::new(false);
     let open = |token: &[u8]| -> Option<Content> {
-        sealing.sealer()?.open(persistence.pool, token, now, persistence.cookie.as_ref()?.ttl)
+        let ttl = persistence.cookie.as_ref()?.ttl;
+        let content = sealing.sealer()?.open(persistence.pool, token, now, ttl)?;
+        is_good.set(now.0.saturating_sub(content.issued.0) <= ttl.as_secs());
+        Some(content)
     };
     let claim = read_claim(persistence, shown, &pool.candidates, now, 0, open);
     if let Some(form) = &persistence.cookie {
-        trace.note(STEP, || tell_cookie(form, shown, &claim, pool, sealing));
+        trace.note(STEP, || match claim.cookie {
+            None if is_good.get() => {
+                let name = &form.name;
+                format!(
+                    "the cookie {name} names a server that is not in this pool: it counts as absent, and is replaced"
+                )
+            }
+            _ => tell_cookie(form, shown, &claim, pool, sealing),
+        });
     }
     tell_tables(persistence, &claim, trace);
     Choices::with_capacity(0).own(&claim, Timestamp::ZERO).map(|own| own.slot)

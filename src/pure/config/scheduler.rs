@@ -161,7 +161,7 @@ fn read_normalize(node: Node<'_>, key: Option<&KeySource>, problems: &mut Proble
     } else if key.is_some_and(|key| *key != KeySource::Uri) {
         let problem =
             Problem::at(&node.name_place(), "`key-normalize` is about the query of a URI").label("not of this key");
-        problems.add(problem.help("it goes with key=\"uri\""));
+        problems.add(problem.help("it goes with key=\"uri\" of this scheduler"));
     }
     KeyNormalize { sort_query, drop }
 }

@@ -13,6 +13,9 @@ use crate::base::time::Timestamp;
 /// How quickly the capacity forgets: so old a second counts for 1/e.
 const CAPACITY_MEMORY: Duration = Duration::from_secs(20);
 
+/// So long after a sample the next is taken, unless the server falls idle.
+const SAMPLE_MIN: Duration = Duration::from_millis(1);
+
 /// The longest time that one request can make a server busy in the count: an answer of an hour says little of its capacity.
 const SAMPLE_MAX: Duration = Duration::from_secs(15);
 
@@ -89,6 +92,10 @@ impl Pace {
             // Another worker writes; the next brings what this one has counted.
             Err(TryLockError::WouldBlock) => return,
         };
+        // What comes close behind another is counted with the next: nothing is lost but gaps shorter than that.
+        if now.since(work.at) < SAMPLE_MIN && left > 0 {
+            return;
+        }
         let busy_since = Timestamp::from_nanos(self.busy_since.load(Ordering::Relaxed));
         let from = work.busy_until.max(busy_since);
         let busy = now.since(from).min(SAMPLE_MAX).as_secs_f64();
