@@ -157,7 +157,10 @@ impl CostBounded {
         if home.count() == 1 && 2 * share.count * view.candidates.len() as u64 <= share.total {
             return;
         }
-        let standing = view.candidates.iter().filter(|candidate| view.stands(candidate)).count() as u64;
+        // In a large pool a few that are out make no difference, and to count them would cost more than the choice.
+        let count = view.candidates.len();
+        let stands = |candidate: &&Candidate| view.stands(candidate);
+        let standing = if count > SCAN_MAX { count } else { view.candidates.iter().filter(stands).count() } as u64;
         // share / θ of a server's fair part, θ = ½, rounded up.
         let wanted = |count: u64| (2 * count * standing).div_ceil(share.total).clamp(1, HOMES_MAX as u64) as usize;
         if wanted(share.count) > home.count() {
