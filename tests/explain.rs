@@ -201,7 +201,7 @@ fn a_rewritten_request_to_the_api() {
     changes    the target becomes /v2/users?page=2
     body       at most 10MiB, the limit at rules/site.kdl:6
     pool       app: the rule names it
-    key        none: neither the rule nor the pool names one
+    key        none: neither the rule nor the pool names one that the scheduler goes by
     servers    app-1 at 127.0.0.1:9301: weight 1, 0 in flight, eligible
                app-2 at 127.0.0.1:9302: weight 1, 0 in flight, eligible
     scheduler  wlc: app-1 (0 in flight, weight 1) has the least load for its weight
@@ -237,7 +237,7 @@ fn an_image_without_an_extension() {
     changes    none
     body       at most 10MiB, the limit at rules/site.kdl:6
     pool       images: the rule names it
-    key        none: neither the rule nor the pool names one
+    key        none: neither the rule nor the pool names one that the scheduler goes by
     servers    images-1 at 127.0.0.1:9201: weight 1, 0 in flight, eligible
                images-2 at 127.0.0.1:9202: weight 2, 0 in flight, eligible
     scheduler  wrr: images-2 (0 in flight, weight 2) is next in turn
@@ -295,7 +295,7 @@ fn a_canary_by_share() {
     body       at most 100MiB, the default limit
     pool       stable: the split's key cookie:session hashes to a5894796fbe54a51, which stays with one pool
                the weights are: stable 95, canary 5
-    key        none: neither the rule nor the pool names one
+    key        none: neither the rule nor the pool names one that the scheduler goes by
     servers    stable-1 at 127.0.0.1:9101: weight 1, 0 in flight, eligible
                stable-2 at 127.0.0.1:9102: weight 1, 0 in flight, eligible
     scheduler  wrr: stable-1 (0 in flight, weight 1) is next in turn
@@ -334,7 +334,7 @@ fn a_websocket() {
     changes    the connection may become a tunnel: websocket
     body       at most 100MiB, the default limit
     pool       chat: the rule names it
-    key        none: neither the rule nor the pool names one
+    key        none: neither the rule nor the pool names one that the scheduler goes by
     servers    chat-1 at 127.0.0.1:9101: weight 1, 0 in flight, eligible
                chat-2 at 127.0.0.1:9102: weight 1, 0 in flight, eligible
     scheduler  wlc: chat-1 (0 in flight, weight 1) has the least load for its weight

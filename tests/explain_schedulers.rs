@@ -9,6 +9,7 @@ use pointsman::operator::check::Style;
 use pointsman::operator::explain::{Explanation, rehearsal_of};
 use pointsman::operator::rehearsal::RequestDescription;
 use pointsman::pure::config::MemoryFiles;
+use pointsman::pure::config::vocabulary::SCHEDULERS;
 
 const THREE: &str = r#"server "a" "10.0.0.1:80" weight=2; server "b" "10.0.0.2:80"; server "c" "10.0.0.3:80""#;
 
@@ -37,28 +38,7 @@ fn reasons(servers: &str, scheduler: &str) -> String {
 
 #[test]
 fn every_scheduler_says_why() {
-    let names = [
-        "rr",
-        "wrr",
-        "lc",
-        "wlc",
-        "sed",
-        "nq",
-        "fb-wlc",
-        "p2c",
-        "peak-ewma",
-        "fo",
-        "ovf",
-        "dh",
-        "sh",
-        "mh",
-        "rendezvous",
-        "ch-bl",
-        "lblc",
-        "lblcr",
-        "cbr",
-    ];
-    let told: String = names.iter().map(|name| reasons(THREE, &format!("\"{name}\""))).collect();
+    let told: String = SCHEDULERS.iter().map(|name| reasons(THREE, &format!("\"{name}\""))).collect();
     insta::assert_snapshot!(told, @r#"
     rr: a (0 in flight, weight 2) is next in turn
     -> a

@@ -254,9 +254,9 @@ fn key_of(rule: &Rule, pool: &Pool, view: &RequestView<'_>, captures: &Captures)
     }
 }
 
-/// What the scheduler hashes: the rule's key beats the pool's.
+/// What the scheduler hashes: the rule's key beats the pool's. `None`: neither names one, or the scheduler goes by none.
 pub fn key_source<'k>(rule: &'k Rule, pool: &'k Pool) -> Option<&'k KeySource> {
-    rule.key.as_ref().or(pool.key.as_ref())
+    rule.key.as_ref().or(pool.key.as_ref()).filter(|_| pool.scheduler.method.is_keyed())
 }
 
 /// The upgrade that becomes a tunnel where a rule names none.

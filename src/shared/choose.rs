@@ -180,7 +180,6 @@ impl Schedulers {
         let schedulers = instance(instances, place, self.phases, rng)?;
         let index = choose_server(place.pool, schedulers, ask, rng, trace)?;
         if let Some(key) = ask.key
-            && place.pool.pool.scheduler.method.is_keyed()
             && !trace.is_recording()
         {
             place.pool.note_key(key, index);

@@ -39,7 +39,7 @@ impl Slow {
 }
 
 /// A pool of these servers, a rule for everything, and one by which a client learns that what it sent before has been read.
-fn proxy(workers: u32, listen: &str, servers: &[(&Origin, &str)], pool: &str) -> Proxy {
+pub fn proxy(workers: u32, listen: &str, servers: &[(&Origin, &str)], pool: &str) -> Proxy {
     let servers: String = servers
         .iter()
         .enumerate()

@@ -3,30 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pointsman::pure::config::vocabulary::SCHEDULERS;
+
 use crate::pools::{Server, pool};
 use crate::support::{Client, DEADLINE, Origin, Proxy, wait_for};
-
-const NAMES: [&str; 19] = [
-    "rr",
-    "wrr",
-    "lc",
-    "wlc",
-    "sed",
-    "nq",
-    "fb-wlc",
-    "p2c",
-    "peak-ewma",
-    "fo",
-    "ovf",
-    "dh",
-    "sh",
-    "mh",
-    "rendezvous",
-    "ch-bl",
-    "lblc",
-    "lblcr",
-    "cbr",
-];
 
 /// Four workers, so that requests on several connections meet several of them.
 fn rules(origins: &[Origin], lines: &str, rule: &str) -> String {
@@ -58,7 +38,7 @@ fn servers_of(proxy: &Proxy, targets: &[String]) -> Vec<String> {
 
 #[test]
 fn every_scheduler_answers_on_every_worker() {
-    for name in NAMES {
+    for name in SCHEDULERS.iter().copied() {
         let origins = origins(3);
         let proxy = Proxy::start(&rules(&origins, &format!("scheduler \"{name}\""), ""));
         let targets: Vec<String> = (0..24).map(|number| format!("/{}", number % 8)).collect();

@@ -2,19 +2,8 @@
 //! that was away rises slowly.
 
 use crate::h2;
+use crate::queue::proxy;
 use crate::support::{DEADLINE, Origin, Proxy, wait_for};
-
-/// One worker, and a pool of these servers.
-fn proxy(listen: &str, servers: &[(&Origin, &str)], pool: &str) -> Proxy {
-    let servers: String = servers
-        .iter()
-        .enumerate()
-        .map(|(at, (origin, settings))| format!("server \"s{at}\" \"{}\" {settings}\n", origin.address))
-        .collect();
-    Proxy::start(&format!(
-        "workers 1\nlisten \"127.0.0.1:0\" {listen}\npool \"p\" {{\n{servers}{pool}\n}}\nrule use=\"p\"\n"
-    ))
-}
 
 /// How many of so many requests each origin answers.
 fn answers(proxy: &Proxy, count: usize, names: &[&str]) -> Vec<usize> {
@@ -36,7 +25,7 @@ fn ask_until(proxy: &Proxy, text: &str) {
 fn a_backup_is_used_while_the_others_are_down_and_only_then() {
     let (one, other, spare) = (Origin::new("one"), Origin::new("other"), Origin::new("spare"));
     let servers = [(&spare, "backup=#true"), (&one, ""), (&other, "")];
-    let proxy = proxy("{ protocols \"http/1.1\" \"h2c\" }", &servers, "retry count=3");
+    let proxy = proxy(1, "{ protocols \"http/1.1\" \"h2c\" }", &servers, "retry count=3");
     let names = ["one", "other", "spare"];
     assert_eq!(answers(&proxy, 20, &names), [10, 10, 0]);
     one.stop();
@@ -58,7 +47,7 @@ fn a_backup_is_used_while_the_others_are_down_and_only_then() {
 #[test]
 fn a_server_that_comes_back_begins_with_a_tenth_of_its_share() {
     let (one, other) = (Origin::new("one"), Origin::new("other"));
-    let proxy = proxy("{ protocols \"http/1.1\" \"h2c\" }", &[(&one, ""), (&other, "")], "slow-start \"1h\"");
+    let proxy = proxy(1, "{ protocols \"http/1.1\" \"h2c\" }", &[(&one, ""), (&other, "")], "slow-start \"1h\"");
     let names = ["one", "other"];
     assert_eq!(answers(&proxy, 20, &names), [10, 10], "not at a start");
     other.stop();
@@ -84,7 +73,7 @@ fn a_server_that_comes_back_begins_with_a_tenth_of_its_share() {
 #[test]
 fn the_share_of_a_server_that_is_well_rises_to_the_whole() {
     let (one, other) = (Origin::new("one"), Origin::new("other"));
-    let proxy = proxy("", &[(&one, ""), (&other, "")], "slow-start \"300ms\"; scheduler \"wrr\"");
+    let proxy = proxy(1, "", &[(&one, ""), (&other, "")], "slow-start \"300ms\"; scheduler \"wrr\"");
     other.stop();
     ask_until(&proxy, "p/s1 was suspect and is");
     other.start();

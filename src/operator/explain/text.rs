@@ -139,7 +139,7 @@ impl Explanation {
         page.step(
             "key",
             [match &forward.key {
-                None => "none: neither the rule nor the pool names one".to_owned(),
+                None => "none: neither the rule nor the pool names one that the scheduler goes by".to_owned(),
                 Some(KeyTold { source, named_by, hash: Some(hash) }) => {
                     format!("{source}, named by the {named_by}, hashes to {hash}")
                 }

@@ -136,7 +136,7 @@ fn refuse_mode(value: Value<'_>, name: &str, ours: &str, problems: &mut Problems
 }
 
 fn refuse_others_options(node: Node<'_>, name: &str, problems: &mut Problems) {
-    let is_known = super::vocabulary::SCHEDULERS_NOW.contains(&name);
+    let is_known = super::vocabulary::SCHEDULERS.contains(&name);
     for (option, owners) in OPTIONS {
         if !is_known || owners.contains(&name) {
             continue;

@@ -54,7 +54,7 @@ static SERVER: NodeForm = NodeForm::new("server", r#"server "o1" "10.0.0.1:9000"
     .repeated();
 
 /// The schedulers that work.
-pub(super) const SCHEDULERS_NOW: &[&str] = &[
+pub const SCHEDULERS: &[&str] = &[
     "rr",
     "wrr",
     "lc",
@@ -77,7 +77,7 @@ pub(super) const SCHEDULERS_NOW: &[&str] = &[
 ];
 const FALLBACKS: &[&str] = &["wlc", "none", "rr", "wrr", "lc", "sed", "nq", "fb-wlc", "p2c", "peak-ewma", "fo"];
 static SCHEDULER: NodeForm = NodeForm::new("scheduler", r#"scheduler "wrr""#)
-    .taking(&[Kind::Word { now: SCHEDULERS_NOW, later: &["run-queue"] }], 1)
+    .taking(&[Kind::Word { now: SCHEDULERS, later: &["run-queue"] }], 1)
     .with(&[
         Setting::text("key", "what is hashed"),
         Setting::one("mode", Kind::Word { now: &["smooth", "maglev", "ipvs"], later: &[] }),

@@ -22,7 +22,7 @@ use super::heat::Share;
 use super::keyed::{Asked, ByKey, drawn, takes_key};
 use super::least_loaded::SCAN_MAX;
 use super::memory::{HOMES_MAX, Home, Memory};
-use super::rendezvous::{highest, tell_order};
+use super::rendezvous::{by_score, highest, tell_order};
 use crate::base::time::Timestamp;
 use crate::pure::pool::{Candidate, PoolView};
 use crate::pure::trace::Trace;
@@ -118,14 +118,8 @@ impl CostBounded {
         if self.choices >= view.candidates.len() {
             return self.cheapest_and_highest(view, key, fitting);
         }
-        let mut first: Vec<usize> = fitting.collect();
-        let wait = |index: usize| self.memory.wait(key, index);
-        first.sort_by(|one, other| match (wait(*one), wait(*other)) {
-            (Some(one), Some(other)) if one.is_shorter(other) => std::cmp::Ordering::Less,
-            (Some(one), Some(other)) if other.is_shorter(one) => std::cmp::Ordering::Greater,
-            _ => std::cmp::Ordering::Equal,
-        });
-        cheapest(view, first.into_iter().take(self.choices.max(1)))
+        let by_score = by_score(&self.memory, key, |index| takes_key(view, index, key));
+        cheapest(view, by_score.take(self.choices.max(1)))
     }
 
     /// The one that costs least; of equals, the one that scores highest.

@@ -2,14 +2,13 @@
 //! keys only, and spreads them over all others. Sources: D. Thaler, C. Ravishankar, Using name-based mappings to increase hit
 //! rates, 1998; C. Schindelhauer, G. Schomaker, Weighted distributed hash tables, 2005.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::describe;
 use super::keyed::{Asked, ByKey, takes_key};
 use super::memory::Memory;
 use crate::base::time::Timestamp;
-use crate::pure::pool::{Candidate, PoolView};
+use crate::pure::pool::PoolView;
 use crate::pure::rendezvous::Wait;
 use crate::pure::trace::Trace;
 
@@ -42,17 +41,23 @@ pub(super) fn highest(memory: &Memory, key: u64, suits: impl Fn(usize) -> bool) 
 /// The most servers that an order tells of.
 const TOLD_MAX: usize = 8;
 
+/// The candidates that suit, the one that scores highest for the key first. Each is looked for when it is asked for: a few are
+/// wanted, and waits, which are compared in steps, are no order that could be sorted by.
+pub(super) fn by_score(memory: &Memory, key: u64, suits: impl Fn(usize) -> bool) -> impl Iterator<Item = usize> {
+    let mut passed = Vec::new();
+    std::iter::from_fn(move || {
+        let next = highest(memory, key, |index| !passed.contains(&index) && suits(index))?;
+        passed.push(next);
+        Some(next)
+    })
+}
+
 /// Tells in which order the servers score for a key.
 pub(super) fn tell_order(trace: &mut Trace, name: &str, view: &PoolView<'_>, memory: &Memory, key: u64) {
     trace.note("scheduler", || {
-        let mut order: Vec<(&Candidate, Wait)> = view.candidates.iter().zip(memory.waits(key)).collect();
-        order.sort_by(|(_, one), (_, other)| match (one.is_shorter(*other), other.is_shorter(*one)) {
-            (true, false) => Ordering::Less,
-            (false, true) => Ordering::Greater,
-            _ => Ordering::Equal,
-        });
-        let first: Vec<&str> = order.iter().take(TOLD_MAX).map(|(candidate, _)| &*candidate.server.id.server).collect();
-        let more = order.len().saturating_sub(TOLD_MAX);
+        let name_of = |index: usize| Some(&*view.candidates.get(index)?.server.id.server);
+        let first: Vec<&str> = by_score(memory, key, |_| true).take(TOLD_MAX).filter_map(name_of).collect();
+        let more = view.candidates.len().saturating_sub(TOLD_MAX);
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("{name}: by score for this key: {}{rest}", first.join(", "))
     });

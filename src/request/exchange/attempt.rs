@@ -63,9 +63,6 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
 fn note_cache(channel: &Channel<'_>, forward: &Forward, choice: &Choice, now: Timestamp) {
     let Some(server) = &channel.server else { return };
     let fields = Fields { bytes: server.buffer.bytes(), list: &channel.scratch.response.fields };
-    if !forward.pool.scheduler.method.is_keyed() {
-        return;
-    }
     let Some(is_hit) = cache_status::is_hit(fields) else { return };
     channel.connection.worker.admission.snapshot(|snapshot| {
         let place = snapshot.find_again(forward.index, &forward.pool.name);

@@ -58,9 +58,7 @@ pub struct Forward {
 impl Forward {
     /// A request on its way to the pool that stands at `index`; `text` tells how its key reads.
     fn to(pool: &PoolSnapshot, index: PoolIndex, key: Option<u64>, text: impl FnOnce() -> Option<String>) -> Self {
-        if let Some(key) = key
-            && pool.pool.scheduler.method.is_keyed()
-        {
+        if let Some(key) = key {
             pool.memory.locality.name(key, text);
         }
         Self { pool: Arc::clone(&pool.pool), record: Arc::clone(&pool.record), index, key }

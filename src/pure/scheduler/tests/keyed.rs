@@ -328,9 +328,10 @@ proptest! {
     fn picks_by_key_are_eligible_and_come_where_anybody_is(
         servers in prop::collection::vec((0u16..4, 0u8..4, 0u32..4, prop::option::of(1u32..4)), 1..12),
         keys in prop::collection::vec(0u64..30, 1..60),
-        which in 0usize..8,
+        which in 0usize..9,
     ) {
-        let mut methods = TABLES.into_iter().chain([CH_BL, LBLC, LBLCR, CBR]);
+        let of_two = Method::CostBounded { keys_max: 64, miss_cost: Duration::from_millis(10), choices: Some(2) };
+        let mut methods = TABLES.into_iter().chain([CH_BL, LBLC, LBLCR, CBR, of_two]);
         let method = methods.nth(which).unwrap();
         let mut candidates: Vec<Candidate> =
             servers.iter().enumerate().map(|(number, (weight, _, _, max))| candidate(number, *weight, *max)).collect();
