@@ -1,10 +1,12 @@
 //! Pure layer: everything that is decided, parsed or computed. No socket, no clock, no log, no runtime: bytes, numbers and
 //! points in time go in, values come out, so that all of it can be tested by itself.
 pub mod cache_status;
+pub mod check;
 pub mod clock_table;
 pub mod config;
 pub mod control;
 pub mod decision;
+pub mod feedback;
 pub mod forwarding;
 pub mod h1;
 pub mod h2;

@@ -323,6 +323,7 @@ impl ControlLoop {
                         run_check(check, Arc::clone(endpoint), proxy_protocol, self.checked.clone());
                     }
                 }
+                Effect::TakeBack(_) | Effect::Ask(_) => {}
                 Effect::Tell(change) => tell(&change),
             }
         }

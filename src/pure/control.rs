@@ -25,6 +25,7 @@ use std::time::Duration;
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
+use crate::pure::feedback::report::{Report, Source};
 use crate::pure::pool::{Share, State};
 
 pub mod climb;
@@ -51,6 +52,10 @@ pub enum Event<'a> {
     Tick,
     /// What requests have seen of a server since the last time.
     Outcomes(ServerSlot, OutcomeSummary),
+    /// A server has said something of itself, and whoever carried it believes that it did.
+    Report(ServerSlot, Source, &'a Report),
+    /// The machine has dropped datagrams that may have been reports: a promise that was missed meanwhile does not count.
+    ReportsDropped,
     /// A check has ended.
     CheckDone(CheckId, ServerSlot, Result<Duration, CheckFailure>),
     /// An operator wants something of a server.
@@ -66,6 +71,14 @@ pub struct OutcomeSummary {
     pub failed: u32,
     /// Connects that failed since the last good one, at the end of the while.
     pub connect_failures_in_a_row: u32,
+    /// Requests that ended, well or not; those whose client went away are left out.
+    pub ended: u32,
+    /// Requests that the server has and has not answered, at the end of the while.
+    pub outstanding: u32,
+    /// Since when it has had requests and not sent a byte; `None`: it has none, or has just sent one.
+    pub silent_for: Option<Duration>,
+    /// The time in which it answers 99 of 100 requests; `None`: not known.
+    pub p99: Option<Duration>,
 }
 
 /// Why a check did not pass.
@@ -144,6 +157,10 @@ pub enum Effect {
     ForgetConnectFailures(ServerSlot),
     /// Connect to the server and tell how it went.
     RunCheck(Check),
+    /// Cancel the server's unanswered requests that may be sent again, and send them elsewhere.
+    TakeBack(ServerSlot),
+    /// Ask the server's agent for a report.
+    Ask(ServerSlot),
     /// Tell the operator that a state has changed.
     Tell(Change),
 }
@@ -204,6 +221,7 @@ impl Control {
                 self.update(slot, effects, |watch, rng| watch.saw(now, &seen, rng));
                 self.fall_if_dead(slot, effects);
             }
+            Event::Report(..) | Event::ReportsDropped => {}
             Event::CheckDone(check, slot, result) => {
                 self.running.remove(&check);
                 self.update(slot, effects, |watch, rng| watch.check_done(now, check, result, rng));

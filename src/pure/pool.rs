@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::base::id::ServerId;
 use crate::base::units::Bytes;
+use crate::pure::check::CheckConfig;
 use crate::pure::config::CertificateFiles;
 use crate::pure::persistence::Persistence;
 use crate::pure::proxy_protocol::Version;
@@ -382,6 +383,8 @@ pub struct Pool {
     pub key_normalize: Option<KeyNormalize>,
     /// How its clients are kept with their servers; `None`: each request is a new one.
     pub persistence: Option<Arc<Persistence>>,
+    /// How its servers are checked; `None`: by a connect, and only those that are not well.
+    pub check: Option<Arc<CheckConfig>>,
     /// How its servers are spoken to.
     pub upstream: Upstream,
     /// Its time bounds.

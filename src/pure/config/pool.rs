@@ -36,6 +36,7 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
         scheduler: scheduling.scheduler,
         key: scheduling.key,
         key_normalize: scheduling.key_normalize,
+        check: None,
         upstream: settings.upstream,
         timeouts: settings.timeouts,
         retry: settings.retry,

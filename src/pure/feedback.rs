@@ -1,0 +1,3 @@
+//! Feedback: what servers say of themselves, and how it is carried. It refuses to judge: [`crate::pure::control`] weighs it.
+
+pub mod report;
