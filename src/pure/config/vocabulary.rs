@@ -138,7 +138,7 @@ const SLOW_START_TIME: Kind = Kind::Duration { min: Duration::from_millis(200), 
 static POOL: NodeForm = NodeForm::new("pool", r#"pool "origin" { server "o1" "10.0.0.1:9000" }"#)
     .taking(&[text("the pool's name")], 1)
     .with(&[Setting::one("slow-start", SLOW_START_TIME)])
-    .holding(&[&SERVER, &SCHEDULER, &UPSTREAM, &TIMEOUT, &RETRY, &QUEUE, &PERSIST, &CHECK])
+    .holding(&[&SERVER, &SCHEDULER, &UPSTREAM, &TIMEOUT, &RETRY, &QUEUE, &PERSIST, &CHECK, &PASSIVE, &ORCA])
     .repeated();
 static PERSIST: NodeForm = NodeForm::new("persist", r#"persist cookie="NAME" ttl="8h""#)
     .taking(&[Kind::Word { now: &["source", "tls-session"], later: &[] }], 0)
@@ -158,6 +158,9 @@ static PERSIST: NodeForm = NodeForm::new("persist", r#"persist cookie="NAME" ttl
     ])
     .repeated();
 static CHECK: NodeForm = NodeForm::later("check");
+static PASSIVE: NodeForm = NodeForm::new("passive", r#"passive status="500 502 503 504""#)
+    .with(&[Setting::text("status", "statuses, or `5xx`")]);
+static ORCA: NodeForm = NodeForm::new("orca", "orca").with(&[Setting::one("pass-on", Kind::Switch)]);
 
 const HOST: Kind = text("a host, or `*.` and a domain");
 const MEDIA_TYPE: Kind = text("a media type such as `image/png` or `image/*`");
