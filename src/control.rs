@@ -3,3 +3,4 @@
 pub mod control_loop;
 pub mod naming;
 pub mod probe;
+pub mod sight;

@@ -9,6 +9,7 @@ pub mod cookie_sealer;
 pub mod counters;
 pub mod endpoint;
 pub mod inbox;
+pub mod latencies;
 pub mod learned_types;
 pub mod lease;
 pub mod outcome;

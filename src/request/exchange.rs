@@ -256,7 +256,7 @@ async fn pass_on(
     let verdict = accepted?;
     channel.scratch.record.answer_begins(channel.scratch.response.status);
     channel.scratch.record.is_until_close = verdict.is_until_close;
-    let transferred = channel.transfer(verdict).await;
+    let transferred = channel.transfer(verdict, &choice.lease).await;
     choice.ends(&channel, transferred.as_ref().err());
     transferred?;
     if channel.is_reusable()
@@ -279,6 +279,7 @@ async fn pass_on(
 async fn pass_tunnel(mut channel: Channel<'_>, grant: &Grant, mut choice: Choice) -> Next {
     channel.accept_upgrade();
     channel.scratch.record.answer_begins(101);
+    choice.lease.excuse(true);
     let end = match channel.send_head().await {
         Ok(()) => tunnel::carry(&mut channel, grant, choice.pool.timeouts.tunnel).await,
         Err(failure) => {

@@ -41,8 +41,6 @@ pub struct ProcessStatus {
     pub snapshots_alive: u64,
     /// Panics that were caught, each of which has ended a connection.
     pub panics: u64,
-    /// Failures that control was not told of because its queue was full.
-    pub outcomes_dropped: u64,
     /// The access log; none where there is none.
     pub access_log: Option<LogStatus>,
 }

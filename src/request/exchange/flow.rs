@@ -158,6 +158,8 @@ pub struct Flow {
     limit: u64,
     /// Whether bytes moved since [`Self::take_moved`].
     moved: bool,
+    /// Whether bytes came since [`Self::take_read`].
+    has_read: bool,
     wait: Wait,
 }
 
@@ -175,6 +177,7 @@ impl Default for Flow {
             passed: 0,
             limit: u64::MAX,
             moved: false,
+            has_read: false,
             wait: Wait::Nothing,
         }
     }
@@ -195,6 +198,7 @@ impl Flow {
         self.limit = limit;
         self.wait = Wait::Nothing;
         self.moved = false;
+        self.has_read = false;
     }
 
     /// Has that rule take trailers of a request away.
@@ -280,6 +284,11 @@ impl Flow {
     /// Whether bytes moved since this was last asked.
     pub fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
+    }
+
+    /// Whether bytes came from the sending side since this was last asked.
+    pub fn take_read(&mut self) -> bool {
+        std::mem::take(&mut self.has_read)
     }
 
     /// Puts what the buffer holds on its way. `keep` sees the framed bytes, for a repetition.
@@ -388,7 +397,7 @@ impl Flow {
             match from.poll_fill(context, buffer) {
                 Poll::Ready(Ok(0)) if self.length == BodyLength::UntilClose => self.end(),
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::Truncated)),
-                Poll::Ready(Ok(_)) => self.moved = true,
+                Poll::Ready(Ok(_)) => (self.moved, self.has_read) = (true, true),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::Read(error))),
                 Poll::Pending => {
                     buffer.shrink_if_slow();

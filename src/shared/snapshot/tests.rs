@@ -5,7 +5,7 @@ use crate::base::id::ServerId;
 use crate::pure::config::{Places, ProcessLimits};
 use crate::pure::persistence::Persistence;
 use crate::pure::persistence::token::ServerTag;
-use crate::pure::pool::{Address, Method, Retry, SchedulerConfig, Server, Timeouts, Upstream};
+use crate::pure::pool::{Address, Method, Passive, Retry, SchedulerConfig, Server, Timeouts, Upstream};
 
 /// A server of a test's pool: name, port, weight, places.
 pub(crate) type TestServer<'a> = (&'a str, u16, u16, Option<u32>);
@@ -31,6 +31,8 @@ pub(crate) fn pool_of(name: &str, scheduler: impl Into<SchedulerConfig>, servers
         check: None,
         detection: crate::pure::detection::Detection::default(),
         feedback: None,
+        passive: Passive::default(),
+        orca: None,
         upstream: Upstream::default(),
         timeouts: Timeouts::default(),
         retry: Retry::default(),
