@@ -12,6 +12,7 @@ pub mod inbox;
 pub mod latencies;
 pub mod learned_types;
 pub mod lease;
+pub mod load_said;
 pub mod outcome;
 pub mod queue;
 pub mod snapshot;

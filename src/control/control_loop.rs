@@ -24,6 +24,7 @@ use crate::pure::config::Config;
 use crate::pure::control::{
     CHECKS_MAX, Change, Check, CheckFailure, CheckId, Control, Effect, Event, Order, ShareChange, TICK, Watched,
 };
+use crate::pure::feedback::report::Source;
 use crate::pure::pool::{Address, Share, State};
 use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::compile::RuleSet;
@@ -202,6 +203,9 @@ impl ControlLoop {
             let sight = sights.entry(*slot).or_default();
             if let Some(summary) = sight.look(now, &endpoint.record) {
                 control.handle(now, Event::Outcomes(*slot, summary), effects);
+            }
+            if let Some(report) = sight.load(&endpoint.record) {
+                control.handle(now, Event::Report(*slot, Source::Orca, &report), effects);
             }
         }
     }

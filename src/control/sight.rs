@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::base::time::Timestamp;
 use crate::pure::control::OutcomeSummary;
+use crate::pure::feedback::report::Report;
 use crate::shared::counters::{Ended, ServerRecord};
 
 /// With fewer unanswered requests than so many a server that sends nothing is not called silent: it may work on each of them.
@@ -24,6 +25,8 @@ pub struct Sight {
     crowded: Option<Timestamp>,
     p99: Option<Duration>,
     p99_at: Option<Timestamp>,
+    /// How often it had said something of its load.
+    said: u64,
 }
 
 impl Sight {
@@ -51,6 +54,11 @@ impl Sight {
             silent_for,
             p99: self.p99,
         })
+    }
+
+    /// What it has said of its load beside its answers since the last look, the latest.
+    pub fn load(&mut self, record: &ServerRecord) -> Option<Report> {
+        record.load_said.after(&mut self.said).map(Report::from)
     }
 
     fn silence(&mut self, now: Timestamp, outstanding: u32, heard: Timestamp) -> Option<Duration> {

@@ -9,6 +9,7 @@ pub mod decision;
 pub mod failure;
 pub mod flow;
 pub mod head;
+pub mod load;
 pub mod persistence;
 pub mod queueing;
 pub mod scratch;
@@ -257,6 +258,9 @@ async fn pass_on(
     channel.scratch.record.answer_begins(channel.scratch.response.status);
     channel.scratch.record.is_until_close = verdict.is_until_close;
     let transferred = channel.transfer(verdict, &choice.lease).await;
+    if choice.pool.orca.is_some() {
+        load::note_trailers(&channel, &choice);
+    }
     choice.ends(&channel, transferred.as_ref().err());
     transferred?;
     if channel.is_reusable()

@@ -12,6 +12,7 @@ use crate::base::time;
 use crate::pure::pool::Load;
 use crate::shared::choices::Choices;
 use crate::shared::latencies::Latencies;
+use crate::shared::load_said::LoadSaid;
 use crate::shared::outcome::Outcome;
 use crate::shared::queue::Queue;
 use crate::shared::spaced::Spaced;
@@ -115,6 +116,8 @@ pub struct ServerRecord {
     pub said: Spaced,
     /// How long its answers take.
     pub latencies: Latencies,
+    /// What it says of its load beside its answers, in pools that ask.
+    pub load_said: LoadSaid,
     traffic: Traffic,
     faults: Faults,
     evidence: Evidence,
@@ -173,6 +176,7 @@ impl ServerRecord {
             load: Arc::default(),
             said: Spaced::default(),
             latencies: Latencies::default(),
+            load_said: LoadSaid::default(),
             traffic: Traffic::default(),
             faults: Faults::default(),
             evidence: Evidence::default(),

@@ -136,6 +136,7 @@ fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) 
             resets,
             response_timeouts,
             malformed,
+            taken_back,
             connects_in_a_row: connect_failures_in_a_row,
         },
         client_aborts,

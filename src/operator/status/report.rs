@@ -185,6 +185,8 @@ pub struct Failures {
     pub response_timeouts: u64,
     /// Answers that were no HTTP.
     pub malformed: u64,
+    /// Requests that were taken back because the whole server was silent.
+    pub taken_back: u64,
     /// Connects that have failed since the last good one.
     pub connects_in_a_row: u32,
 }
@@ -192,7 +194,12 @@ pub struct Failures {
 impl Failures {
     /// Requests that failed.
     pub const fn total(&self) -> u64 {
-        self.connect_errors + self.connect_timeouts + self.resets + self.response_timeouts + self.malformed
+        self.connect_errors
+            + self.connect_timeouts
+            + self.resets
+            + self.response_timeouts
+            + self.malformed
+            + self.taken_back
     }
 }
 

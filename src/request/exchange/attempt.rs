@@ -18,6 +18,7 @@ use crate::request::exchange::channel::{Channel, ServerEnd};
 use crate::request::exchange::choice::{self, Choice};
 use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
+use crate::request::exchange::load;
 use crate::request::h2_server::{H2ServerStream, Target};
 use crate::request::stream::{ServerStream, dial_server};
 use crate::request::worker::Worker;
@@ -41,6 +42,9 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
                 let now = channel.connection.worker.now();
                 channel.scratch.record.first_byte_came(now);
                 choice.answers(channel.scratch.response.status, now);
+                if let Some(orca) = forward.pool.orca {
+                    load::note_head(channel, &choice, orca, now);
+                }
                 if forward.key.is_some() {
                     note_cache(channel, forward, &choice, now);
                 }

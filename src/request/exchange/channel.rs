@@ -68,6 +68,8 @@ pub struct Channel<'a> {
     pub scratch: &'a mut Scratch,
     /// The server that is asked at present.
     pub server: Option<ServerEnd>,
+    /// Whether what the server says of its load is kept from the client.
+    pub hides_load: bool,
     timeouts: Timeouts,
     is_written: bool,
     is_upload_broken: bool,
@@ -87,6 +89,7 @@ impl<'a> Channel<'a> {
             client_buffer,
             scratch,
             server: None,
+            hides_load: false,
             timeouts: Timeouts::default(),
             is_written: false,
             is_upload_broken: false,
@@ -275,6 +278,9 @@ impl<'a> Channel<'a> {
         }
         server.buffer.consume(response.length);
         download.start(response.body, outlet, u64::MAX);
+        if self.hides_load {
+            download.hide_load();
+        }
         if download.stage_early(&mut server.buffer, &mut |_| {}).is_err() {
             // It is not on its way yet, and another answer takes its place.
             download.head().truncate(head_at);

@@ -142,7 +142,7 @@ fn a_reload_keeps_numbers_counters_and_unaffected_states() {
     let before = store.load();
     for endpoint in &before.pools[0].endpoints {
         endpoint.record.count_request();
-        endpoint.record.count_outcome(crate::shared::outcome::Outcome::ConnectError);
+        endpoint.record.load.count_connect_failure();
         assert!(endpoint.record.load.try_reserve(None));
     }
     // b comes first, a1 is gone, a2 moves, a3 gets another weight, a4 is new.
@@ -195,7 +195,7 @@ fn new_addresses_of_a_name_keep_all_but_state_and_failures() {
     assert!(store.load().pools[0].endpoints[0].named().is_empty());
     assert!(publish(&[2, 3]));
     let first = store.load();
-    first.pools[0].endpoints[0].record.count_outcome(crate::shared::outcome::Outcome::ConnectError);
+    first.pools[0].endpoints[0].record.load.count_connect_failure();
     set(&store, 0, SUSPECT);
     set(&store, 1, State::Drained);
     let before = store.load();
