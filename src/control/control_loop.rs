@@ -18,17 +18,17 @@ use tokio::time::MissedTickBehavior;
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time;
 use crate::control::naming::{Found, Naming};
-use crate::control::probe::check_connect;
+use crate::control::checks::{CheckResult, Checks};
 use crate::pure::config::Config;
 use crate::pure::control::{
-    CHECKS_MAX, Change, Check, CheckFailure, CheckId, Control, Effect, Event, Order, OutcomeSummary, TICK, Watched,
+    Change, Control, Effect, Event, Order, OutcomeSummary, TICK, Watched,
 };
 use crate::pure::pool::{Address, Share, State};
-use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::compile::RuleSet;
 use crate::shared::outcome::OutcomeReceiver;
 use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore, StateChange};
 use crate::shared::thread;
+use crate::transport::tls::Connectors;
 
 /// The most orders that wait.
 const ORDERS_MAX: usize = 256;
@@ -96,21 +96,25 @@ impl Handle {
     }
 }
 
-/// Starts the control thread over the servers of the store's snapshot; `outcomes` are the workers' queues.
+/// Starts the control thread over the servers of the store's snapshot; `outcomes` are the workers' queues, `connectors` shake
+/// hands with the servers of those pools that speak TLS.
 ///
 /// # Errors
 /// Where the thread or its runtime can't be made.
-pub fn start(store: Arc<SnapshotStore>, outcomes: Vec<OutcomeReceiver>) -> io::Result<Handle> {
+pub fn start(
+    store: Arc<SnapshotStore>,
+    outcomes: Vec<OutcomeReceiver>,
+    connectors: &Connectors,
+) -> io::Result<Handle> {
+    let connectors = Connectors::clone(connectors);
     let (sender, receiver) = mpsc::channel(ORDERS_MAX);
     let (tried, names_tried) = std::sync::mpsc::sync_channel(1);
     let make = || Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-    let thread = thread::start("control", make, |runtime| {
-        runtime.block_on(ControlLoop::new(store, outcomes, tried).serve(receiver));
+    let thread = thread::start("control", make, move |runtime| {
+        runtime.block_on(ControlLoop::new(store, outcomes, &connectors, tried).serve(receiver));
     })?;
     Ok(Handle { commands: sender, thread, names_tried })
 }
-
-type CheckResult = (CheckId, ServerSlot, Result<Duration, CheckFailure>);
 
 struct ControlLoop {
     store: Arc<SnapshotStore>,
@@ -123,7 +127,7 @@ struct ControlLoop {
     /// How many outcomes were dropped by the last tick.
     dropped: u64,
     effects: Vec<Effect>,
-    checked: mpsc::Sender<CheckResult>,
+    checks: Checks,
     check_results: mpsc::Receiver<CheckResult>,
     naming: Naming,
     found: mpsc::Receiver<Found>,
@@ -134,9 +138,14 @@ struct ControlLoop {
 }
 
 impl ControlLoop {
-    fn new(store: Arc<SnapshotStore>, outcomes: Vec<OutcomeReceiver>, tried: std::sync::mpsc::SyncSender<()>) -> Self {
+    fn new(
+        store: Arc<SnapshotStore>,
+        outcomes: Vec<OutcomeReceiver>,
+        connectors: &Connectors,
+        tried: std::sync::mpsc::SyncSender<()>,
+    ) -> Self {
         let (naming, found) = Naming::new();
-        let (checked, check_results) = mpsc::channel(CHECKS_MAX);
+        let (checks, check_results) = Checks::new(connectors);
         // For jitter only.
         let seed = time::wall_clock().duration_since(UNIX_EPOCH).map_or(0, |since| u64::from(since.subsec_nanos()));
         let mut control_loop = Self {
@@ -147,7 +156,7 @@ impl ControlLoop {
             seen: HashMap::new(),
             dropped: 0,
             effects: Vec::new(),
-            checked,
+            checks,
             check_results,
             naming,
             found,
@@ -318,9 +327,9 @@ impl ControlLoop {
                     }
                 }
                 Effect::RunCheck(check) => {
-                    if let Some(endpoint) = self.servers.get(&check.server) {
-                        let proxy_protocol = snapshot.proxy_protocol_of(endpoint);
-                        run_check(check, Arc::clone(endpoint), proxy_protocol, self.checked.clone());
+                    let endpoint = self.servers.get(&check.server);
+                    if let Some((endpoint, pool)) = endpoint.and_then(|it| Some((it, snapshot.pool_of(it)?))) {
+                        self.checks.begin(check, Arc::clone(endpoint), Arc::clone(&pool.pool));
                     }
                 }
                 Effect::TakeBack(_) | Effect::Ask(_) => {}
@@ -332,19 +341,6 @@ impl ControlLoop {
             tell_of_panic(&snapshot, &self.store.load());
         }
     }
-}
-
-fn run_check(
-    check: Check,
-    endpoint: Arc<Endpoint>,
-    proxy_protocol: Option<Version>,
-    checked: mpsc::Sender<CheckResult>,
-) {
-    tokio::task::spawn_local(async move {
-        let result = check_connect(&endpoint, check.timeout, proxy_protocol).await;
-        // Nobody waits for it where control has been stopped.
-        let _ = checked.send((check.id, check.server, result)).await;
-    });
 }
 
 fn tell(change: &Change) {

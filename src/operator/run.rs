@@ -199,7 +199,7 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
         store: Arc::clone(&store),
         log: log.as_ref().map(|log| Arc::clone(log.counters())),
     };
-    let control = control_loop::start(store, receivers)?;
+    let control = control_loop::start(store, receivers, &shared.connectors)?;
     if !control.wait_for_names(NAMES_WAIT) {
         tracing::warn!("the names of some servers are not resolved yet: they are unavailable until they are");
     }

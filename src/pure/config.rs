@@ -8,6 +8,7 @@ mod address;
 mod admin;
 mod captures;
 mod changes;
+mod check;
 mod expect;
 mod field;
 pub mod files;

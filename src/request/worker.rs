@@ -34,7 +34,7 @@ use crate::shared::lease::Admission;
 use crate::shared::outcome::OutcomeSender;
 use crate::shared::snapshot::SnapshotStore;
 use crate::shared::thread;
-use crate::transport::tls::Connectors;
+use crate::transport::tls::{Connectors, with_own_sessions};
 
 /// How often logs are handed over and idle connections looked through.
 const SWEEP: Duration = Duration::from_millis(250);
@@ -170,7 +170,7 @@ impl Worker {
             buffers: BufferPool::new(shared.limits.buffer_memory),
             idle: IdleConnections::default(),
             h2: Rc::default(),
-            connectors: own_connectors(&shared),
+            connectors: with_own_sessions(&shared.connectors),
             rng: RefCell::new(Rng::new(seed("choices"))),
             admission: Admission::new(store, outcomes, seed("schedulers")),
             date: RefCell::default(),
@@ -225,10 +225,6 @@ impl Worker {
             }
         }
     }
-}
-
-fn own_connectors(shared: &Process) -> Connectors {
-    shared.connectors.iter().map(|(pool, connector)| (Arc::clone(pool), connector.with_own_sessions())).collect()
 }
 
 /// A place among the warm connections; it is free again with the end of this.

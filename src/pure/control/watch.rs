@@ -84,7 +84,7 @@ impl Checks {
             // It may be overloaded.
             CheckFailure::TimedOut => {}
             CheckFailure::Refused => self.verdict = Some(Sign::CheckFailed(why)),
-            CheckFailure::Unreachable => {
+            CheckFailure::Unreachable | CheckFailure::Answer(_) => {
                 self.unreachable = self.unreachable.saturating_add(1);
                 if self.unreachable >= FALL {
                     self.verdict = Some(Sign::CheckFailed(why));
