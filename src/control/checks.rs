@@ -54,3 +54,42 @@ impl Checks {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::net::TcpListener;
+
+    use tokio::runtime::{Builder, LocalOptions};
+
+    use super::*;
+    use crate::pure::check::{CheckConfig, CheckKind};
+    use crate::pure::pool::{Address, SchedulerConfig, UpstreamTls, Verification};
+    use crate::shared::endpoint::tests::endpoint;
+    use crate::shared::snapshot::tests::pool_of;
+    use crate::transport::tls::{SystemAuthorities, TlsConnector};
+
+    #[test]
+    fn a_check_shakes_hands_as_its_own_pool_does_and_its_result_has_its_number() {
+        // Whoever is let in waits for a handshake for ever.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Socket(silent.local_addr().unwrap());
+        let tls = UpstreamTls { verification: Verification::Insecure, ..UpstreamTls::default() };
+        let connector = TlsConnector::new(&tls, &mut SystemAuthorities::default(), &[]).unwrap();
+        let connectors = HashMap::from([("known".into(), connector)]);
+        let mut pool = Arc::unwrap_or_clone(pool_of("known", SchedulerConfig::default(), &[]));
+        pool.upstream.tls = Some(tls);
+        pool.check = Some(Arc::new(CheckConfig { kind: CheckKind::Tls, ..CheckConfig::default() }));
+        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+        runtime.block_on(async {
+            let (checks, mut results) = Checks::new(&connectors);
+            for (number, name, expected) in [(7, "known", CheckFailure::TimedOut), (8, "other", CheckFailure::NotRun)] {
+                pool.name = name.into();
+                let timeout = Duration::from_millis(50);
+                let check = Check { id: CheckId(number), server: ServerSlot(3), timeout };
+                checks.begin(check, Arc::new(endpoint(address.clone(), &[])), Arc::new(pool.clone()));
+                assert_eq!(results.recv().await.unwrap(), (CheckId(number), ServerSlot(3), Err(expected)));
+            }
+        });
+    }
+}

@@ -46,7 +46,7 @@ pub(super) async fn ping(endpoint: &Endpoint, timeout: Duration) -> Result<(), P
 }
 
 /// Asks one address over the first of `sockets` that the system grants.
-async fn ping_address(mut address: SocketAddr, sockets: &[Type]) -> Result<(), ProbeError> {
+pub(super) async fn ping_address(mut address: SocketAddr, sockets: &[Type]) -> Result<(), ProbeError> {
     address.set_ip(address.ip().to_canonical());
     address.set_port(0);
     let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
