@@ -78,3 +78,11 @@ fn check_with_numbers_out_of_range() {
         r##"pool "b" { server "s" "127.0.0.1:1"; check "http" every="1ms" timeout=300 fall=0 rise=5000 port=0 status=200 }"##
     ));
 }
+
+#[test]
+fn check_in_the_words_of_other_proxies() {
+    insta::assert_snapshot!(said_of(
+        r##"pool "b" { server "s" "127.0.0.1:1"; check "http" interval="1s" fails=3 { uri "/"; expect_status 200 } }
+pool "c" { server "s" "127.0.0.1:1"; check "https" }"##
+    ));
+}

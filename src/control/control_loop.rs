@@ -21,12 +21,13 @@ use crate::control::naming::{Found, Naming};
 use crate::control::checks::{CheckResult, Checks};
 use crate::pure::config::Config;
 use crate::pure::control::{
-    Change, Control, Effect, Event, Order, OutcomeSummary, TICK, Watched,
+    Change, Control, Effect, Event, Order, OutcomeSummary, ShareChange, TICK, Watched,
 };
 use crate::pure::pool::{Address, Share, State};
 use crate::pure::rule::compile::RuleSet;
-use crate::shared::outcome::OutcomeReceiver;
+use crate::shared::outcome::{Outcome, OutcomeReceiver};
 use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore, StateChange};
+use crate::shared::spaced::Spaced;
 use crate::shared::thread;
 use crate::transport::tls::Connectors;
 
@@ -133,6 +134,7 @@ struct ControlLoop {
     found: mpsc::Receiver<Found>,
     /// The configured names, with their addresses once they have been asked for.
     names: HashMap<Arc<str>, Option<Vec<IpAddr>>>,
+    said_late: Spaced,
     /// Told once, when all have been.
     tried: std::sync::mpsc::SyncSender<()>,
 }
@@ -161,6 +163,7 @@ impl ControlLoop {
             naming,
             found,
             names: HashMap::new(),
+            said_late: Spaced::default(),
             tried,
         };
         control_loop.know_servers();
@@ -215,6 +218,8 @@ impl ControlLoop {
             if self.servers.get(&report.slot).is_some_and(|server| server.incarnation == report.incarnation) {
                 let summary = self.seen.entry(report.slot).or_default();
                 summary.failed = summary.failed.saturating_add(1);
+                let is_refused = report.outcome == Outcome::ConnectError;
+                summary.refused = summary.refused.saturating_add(u32::from(is_refused));
             }
         }
         let dropped = self.store.process().outcomes_dropped.get();
@@ -292,19 +297,22 @@ impl ControlLoop {
         let pools = || {
             snapshot.pools.iter().flat_map(|pool| {
                 let servers = pool.candidates.iter().zip(&pool.endpoints);
-                servers.map(|(candidate, endpoint)| (pool.pool.slow_start, candidate, endpoint))
+                servers.map(|(candidate, endpoint)| (&pool.pool, candidate, endpoint))
             })
         };
         self.servers = pools().map(|(_, candidate, endpoint)| (candidate.slot, Arc::clone(endpoint))).collect();
         let watched: Vec<Watched> = pools()
-            .map(|(slow_start, candidate, _)| Watched {
+            .map(|(pool, candidate, _)| Watched {
                 slot: candidate.slot,
                 id: candidate.server.id.clone(),
                 incarnation: candidate.incarnation,
                 state: candidate.state,
                 share: candidate.share,
                 whole: Share::of(candidate.server.weight),
-                slow_start,
+                slow_start: pool.slow_start,
+                check: pool.check.as_ref().map(|check| check.times).unwrap_or_default(),
+                detection: pool.detection,
+                feedback: pool.follows_reports(),
             })
             .collect();
         self.handle(Event::Reload(&watched));
@@ -312,6 +320,7 @@ impl ControlLoop {
 
     fn carry_out(&mut self) {
         let mut changes = Vec::new();
+        let mut maxima = Vec::new();
         let snapshot = self.store.load();
         for effect in self.effects.drain(..) {
             match effect {
@@ -333,8 +342,30 @@ impl ControlLoop {
                     }
                 }
                 Effect::TakeBack(_) | Effect::Ask(_) => {}
+                Effect::SetMax(slot, max) => maxima.push((slot, max)),
+                Effect::SetCounter(slot, counter) => {
+                    if let Some(endpoint) = self.servers.get(&slot) {
+                        endpoint.record.load.set_counter(counter);
+                    }
+                }
+                Effect::TellShare(change) => tell_share(&change),
+                Effect::TellOscillation(server, gain) => tracing::warn!(
+                    "the share of {server} goes to and fro: from now on it goes {:.0} % of each way",
+                    gain * 100.0
+                ),
+                Effect::TellLate(late, factor) => {
+                    if self.said_late.is_due() {
+                        tracing::warn!(
+                            "control was {} ms late: this machine is too busy; timeouts are {factor:.1} times as long",
+                            late.as_millis()
+                        );
+                    }
+                }
                 Effect::Tell(change) => tell(&change),
             }
+        }
+        if !maxima.is_empty() {
+            self.store.set_maxima(&maxima);
         }
         if !changes.is_empty() {
             self.store.set_states(&changes);
@@ -349,6 +380,22 @@ fn tell(change: &Change) {
         State::Suspect { .. } | State::Down => tracing::warn!("server {server} was {from} and is {to}: {because}"),
         State::Up | State::Recovering | State::Drained | State::Maintenance => {
             tracing::info!("server {server} was {from} and is {to}: {because}");
+        }
+    }
+}
+
+fn tell_share(change: &ShareChange) {
+    let ShareChange { server, from, to, rating, is_dry_run } = change;
+    let would = if *is_dry_run { "would be" } else { "is" };
+    match rating {
+        Some(rating) => tracing::info!(
+            "the share of {server} was {from} and {would} {to}: load {:.0} %, highest use {:.0} %, performance {:.0} %",
+            rating.load * 100.0,
+            rating.highest * 100.0,
+            rating.performance * 100.0
+        ),
+        None => {
+            tracing::info!("the share of {server} was {from} and {would} {to}: by its own wish or for want of reports")
         }
     }
 }

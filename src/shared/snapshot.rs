@@ -173,6 +173,9 @@ pub struct StateChange {
     pub share: Option<Share>,
 }
 
+/// How many requests a server may have at once by its own word; `None`: it says nothing.
+pub type OwnMax = Option<u32>;
+
 /// Where the snapshot is kept, and changed by control.
 #[derive(Debug)]
 pub struct SnapshotStore {
@@ -224,6 +227,34 @@ impl SnapshotStore {
             if let Some(candidate) = pool.candidates.get_mut(position) {
                 candidate.state = change.state;
                 candidate.share = share;
+            }
+        }
+        if renew_changed(&mut pools, &old.pools, &mut registry) {
+            self.current.store(Arc::new(Snapshot {
+                config: Arc::clone(&old.config),
+                rules: Arc::clone(&old.rules),
+                pools,
+                whereabouts: old.whereabouts,
+                _alive: Alive::new(&self.process),
+            }));
+        }
+    }
+
+    /// Publishes how many requests servers may have at once by their own word; more than the configuration says they never may.
+    pub fn set_maxima(&self, maxima: &[(ServerSlot, OwnMax)]) {
+        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.current.load_full();
+        let mut pools = old.pools.clone();
+        for (slot, own) in maxima {
+            let Some((pool, position)) = registry.place(*slot) else { continue };
+            let Some(pool) = pools.get_mut(pool) else { continue };
+            let Some(candidate) = pool.candidates.get(position) else { continue };
+            let max = [candidate.server.max, *own].into_iter().flatten().min();
+            if candidate.max == max {
+                continue;
+            }
+            if let Some(candidate) = Arc::make_mut(pool).candidates.get_mut(position) {
+                candidate.max = max;
             }
         }
         if renew_changed(&mut pools, &old.pools, &mut registry) {

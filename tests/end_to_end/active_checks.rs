@@ -65,7 +65,6 @@ fn a_server_that_takes_connections_again_and_is_not_well_stays_away_until_it_is(
 }
 
 #[test]
-#[ignore = "needs checks of servers that are up"]
 fn a_server_that_answers_500_to_its_check_is_found_without_a_request_and_comes_back() {
     let (one, is_well) = with_health("one");
     let other = Origin::new("other");

@@ -14,6 +14,7 @@ use super::pace::Pace;
 pub struct Load {
     active: AtomicU32,
     connect_failures: AtomicU32,
+    counter: AtomicU32,
     answering: AtomicU64,
     /// How fast it answers, where its pool's scheduler asks.
     pub pace: Pace,
@@ -29,6 +30,18 @@ impl Load {
     #[cfg(test)]
     pub fn set_active(&self, requests: u32) {
         self.active.store(requests, Ordering::Relaxed);
+    }
+
+    /// The push-detection paper's counter: how long it has said nothing, where its pool goes by that. Elsewhere 0.
+    pub fn counter(&self) -> u32 {
+        self.counter.load(Ordering::Relaxed)
+    }
+
+    /// Sets that counter. Only control does.
+    pub fn set_counter(&self, ticks: u32) {
+        if self.counter() != ticks {
+            self.counter.store(ticks, Ordering::Relaxed);
+        }
     }
 
     /// Adds the latency of an answer.
