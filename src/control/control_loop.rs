@@ -17,21 +17,19 @@ use tokio::time::MissedTickBehavior;
 
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time;
+use crate::control::checks::{CheckResult, Checks};
 use crate::control::naming::{Found, Naming};
-use crate::control::probe::check_connect;
 use crate::control::sight::Sight;
 use crate::pure::config::Config;
-use crate::pure::control::{
-    CHECKS_MAX, Change, Check, CheckFailure, CheckId, Control, Effect, Event, Order, ShareChange, TICK, Watched,
-};
+use crate::pure::control::{Change, Control, Effect, Event, Order, ShareChange, TICK, Watched};
 use crate::pure::feedback::report::Source;
 use crate::pure::pool::{Address, Share, State};
-use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::compile::RuleSet;
 use crate::shared::inbox::{Inbox, Order as WorkerOrder};
 use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore, StateChange};
 use crate::shared::spaced::Spaced;
 use crate::shared::thread;
+use crate::transport::tls::Connectors;
 
 /// The most orders that wait.
 const ORDERS_MAX: usize = 256;
@@ -99,21 +97,21 @@ impl Handle {
     }
 }
 
-/// Starts the control thread over the servers of the store's snapshot; `workers` take its orders.
+/// Starts the control thread over the servers of the store's snapshot; `workers` take its orders, `connectors` shake hands
+/// with the servers of those pools that speak TLS.
 ///
 /// # Errors
 /// Where the thread or its runtime can't be made.
-pub fn start(store: Arc<SnapshotStore>, workers: Vec<Inbox>) -> io::Result<Handle> {
+pub fn start(store: Arc<SnapshotStore>, workers: Vec<Inbox>, connectors: &Connectors) -> io::Result<Handle> {
+    let connectors = Connectors::clone(connectors);
     let (sender, receiver) = mpsc::channel(ORDERS_MAX);
     let (tried, names_tried) = std::sync::mpsc::sync_channel(1);
     let make = || Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-    let thread = thread::start("control", make, |runtime| {
-        runtime.block_on(ControlLoop::new(store, workers, tried).serve(receiver));
+    let thread = thread::start("control", make, move |runtime| {
+        runtime.block_on(ControlLoop::new(store, workers, &connectors, tried).serve(receiver));
     })?;
     Ok(Handle { commands: sender, thread, names_tried })
 }
-
-type CheckResult = (CheckId, ServerSlot, Result<Duration, CheckFailure>);
 
 struct ControlLoop {
     store: Arc<SnapshotStore>,
@@ -124,7 +122,7 @@ struct ControlLoop {
     /// What requests have seen of each of them.
     sights: HashMap<ServerSlot, Sight>,
     effects: Vec<Effect>,
-    checked: mpsc::Sender<CheckResult>,
+    checks: Checks,
     check_results: mpsc::Receiver<CheckResult>,
     naming: Naming,
     found: mpsc::Receiver<Found>,
@@ -136,9 +134,14 @@ struct ControlLoop {
 }
 
 impl ControlLoop {
-    fn new(store: Arc<SnapshotStore>, workers: Vec<Inbox>, tried: std::sync::mpsc::SyncSender<()>) -> Self {
+    fn new(
+        store: Arc<SnapshotStore>,
+        workers: Vec<Inbox>,
+        connectors: &Connectors,
+        tried: std::sync::mpsc::SyncSender<()>,
+    ) -> Self {
         let (naming, found) = Naming::new();
-        let (checked, check_results) = mpsc::channel(CHECKS_MAX);
+        let (checks, check_results) = Checks::new(connectors);
         // For jitter only.
         let seed = time::wall_clock().duration_since(UNIX_EPOCH).map_or(0, |since| u64::from(since.subsec_nanos()));
         let mut control_loop = Self {
@@ -148,7 +151,7 @@ impl ControlLoop {
             servers: HashMap::new(),
             sights: HashMap::new(),
             effects: Vec::new(),
-            checked,
+            checks,
             check_results,
             naming,
             found,
@@ -314,9 +317,9 @@ impl ControlLoop {
                     }
                 }
                 Effect::RunCheck(check) => {
-                    if let Some(endpoint) = self.servers.get(&check.server) {
-                        let proxy_protocol = snapshot.proxy_protocol_of(endpoint);
-                        run_check(check, Arc::clone(endpoint), proxy_protocol, self.checked.clone());
+                    let endpoint = self.servers.get(&check.server);
+                    if let Some((endpoint, pool)) = endpoint.and_then(|it| Some((it, snapshot.pool_of(it)?))) {
+                        self.checks.begin(check, Arc::clone(endpoint), Arc::clone(&pool.pool));
                     }
                 }
                 Effect::TakeBack(slot) => silent.push(slot),
@@ -350,19 +353,6 @@ impl ControlLoop {
             let _ = worker.send(WorkerOrder::TakeBack(slot));
         }
     }
-}
-
-fn run_check(
-    check: Check,
-    endpoint: Arc<Endpoint>,
-    proxy_protocol: Option<Version>,
-    checked: mpsc::Sender<CheckResult>,
-) {
-    tokio::task::spawn_local(async move {
-        let result = check_connect(&endpoint, check.timeout, proxy_protocol).await;
-        // Nobody waits for it where control has been stopped.
-        let _ = checked.send((check.id, check.server, result)).await;
-    });
 }
 
 fn tell(change: &Change) {

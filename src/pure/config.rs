@@ -9,6 +9,7 @@ mod admin;
 mod answers;
 mod captures;
 mod changes;
+mod check;
 mod detection;
 mod expect;
 mod feedback;

@@ -29,7 +29,7 @@ use std::time::Duration;
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
-use crate::pure::check::CheckTimes;
+use crate::pure::check::{CheckTimes, WrongAnswer};
 use crate::pure::detection::Detection;
 use crate::pure::feedback::report::{Report, Source};
 use crate::pure::feedback::weights::{FeedbackConfig, Rating};
@@ -114,18 +114,21 @@ pub enum CheckFailure {
     TimedOut,
     /// There is no way to the server.
     Unreachable,
+    /// It does something, and not what it should.
+    Answer(WrongAnswer),
     /// Pointsman could not run it, for want of a descriptor, say. It says nothing of the server.
     NotRun,
 }
 
 impl std::fmt::Display for CheckFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Refused => "connection refused",
-            Self::TimedOut => "timed out",
-            Self::Unreachable => "unreachable",
-            Self::NotRun => "could not be run",
-        })
+        match self {
+            Self::Refused => f.write_str("connection refused"),
+            Self::TimedOut => f.write_str("timed out"),
+            Self::Unreachable => f.write_str("unreachable"),
+            Self::Answer(wrong) => write!(f, "{wrong}"),
+            Self::NotRun => f.write_str("could not be run"),
+        }
     }
 }
 

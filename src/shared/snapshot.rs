@@ -14,7 +14,6 @@ use arc_swap::cache::Cache;
 use crate::base::id::{PoolIndex, ServerSlot};
 use crate::pure::config::Config;
 use crate::pure::pool::{Candidate, Pool, PoolView, Share, State, Tried, Wanted, is_in_panic};
-use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::compile::RuleSet;
 use crate::pure::scheduler::Memory;
 use crate::shared::counters::{PoolRecord, ProcessCounters};
@@ -89,10 +88,9 @@ impl Snapshot {
         self.pools.get(index.0 as usize)
     }
 
-    /// The PROXY header that connections to that server begin with.
-    pub fn proxy_protocol_of(&self, endpoint: &Endpoint) -> Option<Version> {
-        let pool = self.pools.iter().find(|pool| pool.pool.name == endpoint.server.id.pool)?;
-        pool.pool.upstream.proxy_protocol
+    /// The pool of that server.
+    pub fn pool_of(&self, endpoint: &Endpoint) -> Option<&Arc<PoolSnapshot>> {
+        self.pools.iter().find(|pool| pool.pool.name == endpoint.server.id.pool)
     }
 
     /// The position now of the pool of this name, which stood at `index` when it was last seen; `None`: it is gone.

@@ -24,7 +24,7 @@ struct Bench {
 impl Bench {
     fn new(ports: &[u16]) -> Self {
         let store = Arc::new(store_of(vec![pool(ports)]));
-        let handle = start(Arc::clone(&store), Vec::new()).unwrap();
+        let handle = start(Arc::clone(&store), Vec::new(), &Connectors::default()).unwrap();
         Self { store, handle }
     }
 

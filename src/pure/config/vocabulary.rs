@@ -186,10 +186,32 @@ static POOL_FEEDBACK: NodeForm = NodeForm::new("feedback", r#"feedback "capacity
         Setting::one("on-threshold", Kind::Word { now: &["halve", "exclude"], later: &[] }),
     ]);
 const PERCENT: Kind = Kind::Whole { min: 0, max: 100 };
-static CHECK: NodeForm = NodeForm::later("check");
 static PASSIVE: NodeForm = NodeForm::new("passive", r#"passive status="500 502 503 504""#)
     .with(&[Setting::text("status", "statuses, or `5xx`")]);
 static ORCA: NodeForm = NodeForm::new("orca", "orca").with(&[Setting::one("pass-on", Kind::Switch)]);
+
+/// Shorter than a tick of control it would be no other, and in more than a day nobody waits for.
+const CHECK_TIME: Kind = Kind::Duration { min: Duration::from_millis(50), max: Duration::from_secs(86_400) };
+const CHECK_TIMEOUT: Kind = Kind::Duration { min: Duration::from_millis(1), max: Duration::from_secs(3_600) };
+const CHECK_COUNT: Kind = Kind::Whole { min: 1, max: 1000 };
+static CHECK: NodeForm = NodeForm::new("check", r#"check "http" path="/health""#)
+    .taking(&[Kind::Word { now: &["tcp", "http", "tls", "grpc", "icmp"], later: &[] }], 0)
+    .with(&[
+        Setting::one("every", CHECK_TIME),
+        Setting::one("timeout", CHECK_TIMEOUT),
+        Setting::one("fall", CHECK_COUNT),
+        Setting::one("rise", CHECK_COUNT),
+        Setting::one("port", Kind::Whole { min: 1, max: 65_535 }),
+        Setting::one("plain", Kind::Switch),
+        Setting::text("method", "a method"),
+        Setting::text("path", "a path"),
+        Setting::text("host", "a host"),
+        Setting::text("status", "statuses such as `200-299,404`"),
+        Setting::text("body", "a text"),
+        Setting::text("body-regex", "a regular expression"),
+        Setting::text("service", "the name of a gRPC service"),
+    ])
+    .holding(&[&SENT_HEADER]);
 
 const HOST: Kind = text("a host, or `*.` and a domain");
 const MEDIA_TYPE: Kind = text("a media type such as `image/png` or `image/*`");
