@@ -17,6 +17,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time;
+use crate::control::follow_up::FollowUp;
 use crate::control::naming::{Found, Naming};
 use crate::control::probe::check_connect;
 use crate::pure::config::Config;
@@ -26,6 +27,7 @@ use crate::pure::control::{
 use crate::pure::pool::{Address, Share, State};
 use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::compile::RuleSet;
+use crate::shared::control_report::ControlReportStore;
 use crate::shared::outcome::OutcomeReceiver;
 use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore, StateChange};
 use crate::shared::thread;
@@ -96,16 +98,21 @@ impl Handle {
     }
 }
 
-/// Starts the control thread over the servers of the store's snapshot; `outcomes` are the workers' queues.
+/// Starts the control thread over the servers of the store's snapshot; `outcomes` are the workers' queues, and what it knows
+/// of servers is told to `reports`.
 ///
 /// # Errors
 /// Where the thread or its runtime can't be made.
-pub fn start(store: Arc<SnapshotStore>, outcomes: Vec<OutcomeReceiver>) -> io::Result<Handle> {
+pub fn start(
+    store: Arc<SnapshotStore>,
+    outcomes: Vec<OutcomeReceiver>,
+    reports: Arc<ControlReportStore>,
+) -> io::Result<Handle> {
     let (sender, receiver) = mpsc::channel(ORDERS_MAX);
     let (tried, names_tried) = std::sync::mpsc::sync_channel(1);
     let make = || Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let thread = thread::start("control", make, |runtime| {
-        runtime.block_on(ControlLoop::new(store, outcomes, tried).serve(receiver));
+        runtime.block_on(ControlLoop::new(store, outcomes, reports, tried).serve(receiver));
     })?;
     Ok(Handle { commands: sender, thread, names_tried })
 }
@@ -131,10 +138,16 @@ struct ControlLoop {
     names: HashMap<Arc<str>, Option<Vec<IpAddr>>>,
     /// Told once, when all have been.
     tried: std::sync::mpsc::SyncSender<()>,
+    follow_up: FollowUp,
 }
 
 impl ControlLoop {
-    fn new(store: Arc<SnapshotStore>, outcomes: Vec<OutcomeReceiver>, tried: std::sync::mpsc::SyncSender<()>) -> Self {
+    fn new(
+        store: Arc<SnapshotStore>,
+        outcomes: Vec<OutcomeReceiver>,
+        reports: Arc<ControlReportStore>,
+        tried: std::sync::mpsc::SyncSender<()>,
+    ) -> Self {
         let (naming, found) = Naming::new();
         let (checked, check_results) = mpsc::channel(CHECKS_MAX);
         // For jitter only.
@@ -153,6 +166,7 @@ impl ControlLoop {
             found,
             names: HashMap::new(),
             tried,
+            follow_up: FollowUp::new(reports),
         };
         control_loop.know_servers();
         control_loop
@@ -181,10 +195,14 @@ impl ControlLoop {
                 },
             }
             self.carry_out();
+            self.follow_up.go_on(time::now(), &self.control);
         }
     }
 
     fn handle(&mut self, event: Event<'_>) {
+        if !matches!(event, Event::Tick) {
+            self.follow_up.note();
+        }
         self.control.handle(time::now(), event, &mut self.effects);
     }
 
@@ -299,6 +317,7 @@ impl ControlLoop {
             })
             .collect();
         self.handle(Event::Reload(&watched));
+        self.follow_up.reload(time::now(), &snapshot, &self.control);
     }
 
     fn carry_out(&mut self) {
@@ -306,7 +325,10 @@ impl ControlLoop {
         let snapshot = self.store.load();
         for effect in self.effects.drain(..) {
             match effect {
-                Effect::SetState(slot, state) => changes.push(StateChange { slot, state, share: None }),
+                Effect::SetState(slot, state) => {
+                    changes.push(StateChange { slot, state, share: None });
+                    self.follow_up.changed(time::now(), slot, &self.control);
+                }
                 Effect::SetShare(slot, share) => {
                     if let Some(state) = self.control.state(slot) {
                         changes.push(StateChange { slot, state, share: Some(share) });

@@ -242,6 +242,11 @@ impl Control {
         self.servers.get(&slot).map(Watch::state)
     }
 
+    /// Whether a server is known to be dead, also where it is kept because its pool has no other.
+    pub fn is_dead(&self, slot: ServerSlot) -> bool {
+        self.servers.get(&slot).is_some_and(Watch::is_dead)
+    }
+
     /// Takes a dead server for Down, unless the pool can't do without it.
     fn fall_if_dead(&mut self, slot: ServerSlot, effects: &mut Vec<Effect>) {
         if self.servers.get(&slot).is_some_and(Watch::is_dead) && self.has_other(slot) {
