@@ -3,6 +3,8 @@
 //! What comes meanwhile is held back and not forgotten: where the last word is no longer true when the time is over, the new
 //! one follows. Where it goes and how is no business of this module.
 
+pub mod target;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

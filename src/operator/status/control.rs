@@ -61,6 +61,8 @@ pub struct StepStatus {
     pub step: String,
     /// What came of it.
     pub outcome: String,
+    /// How often in a row.
+    pub times: u32,
 }
 
 /// What became of alerts.
@@ -117,6 +119,7 @@ impl RecoveryStatus {
             seconds_ago: millis(now.since(attempt.at)),
             step: attempt.step.to_string(),
             outcome: attempt.outcome.to_string(),
+            times: attempt.times,
         });
         Self {
             dry_run: *is_dry_run,
@@ -138,8 +141,9 @@ impl RecoveryStatus {
         if !self.steps.is_empty() || self.given_up {
             lines.push(format!("  recovery of {server}{dry}{next}:"));
         }
-        for StepStatus { seconds_ago, step, outcome } in &self.steps {
-            lines.push(format!("    {} ago: {step}: {outcome}", span(*seconds_ago)));
+        for StepStatus { seconds_ago, step, outcome, times } in &self.steps {
+            let times = if *times > 1 { format!(" ({times} times)") } else { String::new() };
+            lines.push(format!("    {} ago: {step}: {outcome}{times}", span(*seconds_ago)));
         }
         lines
     }
@@ -188,8 +192,8 @@ mod tests {
     #[test]
     fn steps_read_well() {
         let steps = vec![
-            Attempt { at: at(1), step: Step::Ping, outcome: Outcome::Failed("no answer".to_owned()) },
-            Attempt { at: at(90), step: Step::WakeOnLan, outcome: Outcome::DryRun },
+            Attempt { at: at(1), step: Step::Ping, outcome: Outcome::Failed("no answer".to_owned()), times: 3 },
+            Attempt { at: at(90), step: Step::WakeOnLan, outcome: Outcome::DryRun, times: 1 },
         ];
         let report = RecoveryReport { is_dry_run: true, has_given_up: false, next: Some(at(105)), steps };
         let lines = RecoveryStatus::of(&report, at(100)).lines("s1");
@@ -197,7 +201,7 @@ mod tests {
             lines,
             [
                 "  recovery of s1, a dry run, next in 5.0 s:",
-                "    1m 39s ago: ping: failed: no answer",
+                "    1m 39s ago: ping: failed: no answer (3 times)",
                 "    10.0 s ago: Wake-on-LAN: not done: dry run",
             ]
         );

@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::base::id::ServerId;
+
 /// What may be done for the servers of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -42,8 +44,34 @@ pub struct Ipmi {
     pub password_file: Option<PathBuf>,
 }
 
-/// The machines of all servers, by their names: what one server says of its machine holds for all that are on it.
-pub type Machines = BTreeMap<Arc<str>, Machine>;
+/// The machines of all servers: what one server says of its machine holds for all that are on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machines {
+    names: BTreeMap<ServerId, Arc<str>>,
+    described: BTreeMap<Arc<str>, Machine>,
+}
+
+impl Machines {
+    /// The server is on the machine of that name.
+    pub fn put(&mut self, server: ServerId, machine: &Arc<str>) {
+        self.names.insert(server, Arc::clone(machine));
+    }
+
+    /// This is known of a machine.
+    pub fn describe(&mut self, machine: Machine) {
+        self.described.insert(Arc::clone(&machine.name), machine);
+    }
+
+    /// What is known of a machine; `None`: nothing.
+    pub fn get(&self, name: &str) -> Option<&Machine> {
+        self.described.get(name)
+    }
+
+    /// The name of a server's machine; one that is not known is a machine of its own.
+    pub fn name_of(&self, server: &ServerId) -> Arc<str> {
+        self.names.get(server).map_or_else(|| server.to_string().into(), Arc::clone)
+    }
+}
 
 /// The length of a magic packet, in bytes.
 pub const MAGIC_PACKET_LENGTH: usize = 6 + 16 * 6;

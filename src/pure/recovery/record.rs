@@ -21,6 +21,8 @@ pub struct Attempt {
     pub step: Step,
     /// What came of it.
     pub outcome: Outcome,
+    /// How often in a row: a machine that is to come up is asked again and again.
+    pub times: u32,
 }
 
 /// What came of a step.
@@ -69,10 +71,12 @@ pub(super) struct Record {
 impl Record {
     /// A step begins, or has been passed over.
     pub(super) fn add(&mut self, at: Timestamp, step: Step, outcome: Outcome) -> Attempt {
+        let again = self.kept.pop_back_if(|last| step == Step::Ping && last.step == Step::Ping);
+        let times = again.map_or(0, |last| last.times).saturating_add(1);
         if self.kept.len() >= KEPT_MAX {
             self.kept.pop_front();
         }
-        let attempt = Attempt { at, step, outcome: shortened(outcome) };
+        let attempt = Attempt { at, step, outcome: shortened(outcome), times };
         self.kept.push_back(attempt.clone());
         attempt
     }
@@ -105,7 +109,7 @@ mod tests {
     fn steps_are_bounded_and_so_are_their_texts() {
         let mut record = Record::default();
         for nanos in 0..100 {
-            record.add(Timestamp::from_nanos(nanos), Step::Ping, Outcome::Running);
+            record.add(Timestamp::from_nanos(nanos), Step::Check, Outcome::Running);
             record.end(Outcome::Failed("é".repeat(1_000)));
         }
         assert_eq!(record.iter().count(), KEPT_MAX);
@@ -113,5 +117,10 @@ mod tests {
         assert_eq!(last.at, Timestamp::from_nanos(99));
         assert_eq!(last.outcome, Outcome::Failed("é".repeat(TEXT_MAX / 2)));
         assert_eq!(record.end(Outcome::Done), None, "nothing runs");
+        for nanos in 0..100 {
+            record.add(Timestamp::from_nanos(nanos), Step::Ping, Outcome::Running);
+            record.end(Outcome::Failed("no answer".to_owned()));
+        }
+        assert_eq!(record.iter().map(|attempt| attempt.times).sum::<u32>(), 115, "pings in a row are one");
     }
 }
