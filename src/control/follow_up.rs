@@ -72,7 +72,7 @@ impl FollowUp {
             return;
         }
         (self.is_stale, self.published) = (false, now);
-        self.reports.publish(self.report(control));
+        self.reports.publish(self.report(now, control));
     }
 
     /// A server's state has changed.
@@ -86,10 +86,11 @@ impl FollowUp {
         }
     }
 
-    fn report(&self, control: &Control) -> ControlReport {
+    fn report(&self, now: Timestamp, control: &Control) -> ControlReport {
         let server = |(slot, tally): (&ServerSlot, &Tally)| {
-            let evidence = control.evidence(*slot).copied().collect();
-            (*slot, ServerReport { evidence, availability: Some(*tally), recovery: None })
+            let view = control.view(*slot, now);
+            let (evidence, feedback) = view.map(|view| (view.evidence, view.feedback)).unwrap_or_default();
+            (*slot, ServerReport { evidence, feedback, availability: Some(*tally), recovery: None })
         };
         ControlReport {
             servers: self.servers.iter().map(server).collect(),
