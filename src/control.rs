@@ -4,3 +4,4 @@ pub mod checks;
 pub mod control_loop;
 pub mod naming;
 pub mod probe;
+pub mod sight;

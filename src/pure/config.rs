@@ -6,6 +6,7 @@
 mod action;
 mod address;
 mod admin;
+mod answers;
 mod captures;
 mod changes;
 mod check;

@@ -133,6 +133,12 @@ impl PoolSnapshot {
         self.candidates.iter().enumerate().find(|(_, candidate)| candidate.slot == slot)
     }
 
+    /// Whether a request could go to another server than that one now.
+    pub fn has_other_than(&self, slot: ServerSlot) -> bool {
+        let view = self.view(&Tried::NONE);
+        self.candidates.iter().any(|candidate| candidate.slot != slot && view.may_get(candidate))
+    }
+
     /// What its queue has to know of its servers.
     fn seats(&self) -> impl Iterator<Item = Seat> {
         let view = self.view(&Tried::NONE);

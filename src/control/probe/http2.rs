@@ -35,8 +35,12 @@ pub(super) async fn ask_health(
 ) -> Result<(), ProbeError> {
     // At most eight digits (grpc/doc/PROTOCOL-HTTP2.md).
     let deadline = format!("{}m", timeout.as_millis().min(99_999_999));
-    let fields =
-        [("content-type", "application/grpc"), ("te", "trailers"), ("grpc-timeout", &deadline), ("user-agent", USER_AGENT)];
+    let fields = [
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+        ("grpc-timeout", &deadline),
+        ("user-agent", USER_AGENT),
+    ];
     let head = head("POST", scheme, authority, grpc::PATH, fields)?;
     let (answer, mut request) = link.send(head, false).map_err(cut)?;
     request.send_data(Bytes::from(grpc::request(service)), true).map_err(cut)?;
@@ -44,7 +48,8 @@ pub(super) async fn ask_health(
     if answer.status().as_u16() != 200 {
         return Err(WrongAnswer::Status(answer.status().as_u16()).into());
     }
-    let is_grpc = answer.headers().get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    let is_grpc =
+        answer.headers().get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     if !is_grpc {
         return Err(WrongAnswer::NotGrpc.into());
     }

@@ -56,7 +56,8 @@ pub(super) async fn ping_address(mut address: SocketAddr, sockets: &[Type]) -> R
     // The runtime reads and writes it like one of UDP: in messages.
     let socket = UdpSocket::from_std(socket.into()).map_err(|error| ProbeError::NotRun(NotRun::Exhausted(error)))?;
     let mut nonce = Nonce::default();
-    aws_lc_rs::rand::fill(&mut nonce).map_err(|error| ProbeError::NotRun(NotRun::Exhausted(io::Error::other(error))))?;
+    aws_lc_rs::rand::fill(&mut nonce)
+        .map_err(|error| ProbeError::NotRun(NotRun::Exhausted(io::Error::other(error))))?;
     let request = echo::request(family, &nonce);
     socket.send(&request).await.map_err(classify)?;
     loop {

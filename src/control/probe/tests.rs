@@ -25,7 +25,8 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 
 /// A pool with these lines, of one server at that address.
 fn pool_at(address: &str, lines: &str) -> Arc<Pool> {
-    let text = format!("listen \"127.0.0.1:1\"\npool \"p\" {{\nserver \"s\" \"{address}\"\n{lines}\n}}\nrule use=\"p\"\n");
+    let text =
+        format!("listen \"127.0.0.1:1\"\npool \"p\" {{\nserver \"s\" \"{address}\"\n{lines}\n}}\nrule use=\"p\"\n");
     let config = load(&MemoryFiles::one("p.kdl", &text), Path::new("p.kdl"));
     Arc::clone(&config.unwrap_or_else(|errors| panic!("{lines}: {:?}", errors.problems)).pools[0])
 }
@@ -197,7 +198,10 @@ fn no_more_of_an_answer_is_held_than_its_bound() {
 fn interim_answers_are_passed_over() {
     let bytes = [b"HTTP/1.1 103 Early\r\nLink: <x>\r\n\r\n".as_slice(), OK].concat();
     assert_eq!(answered(r#"check "http" body="well""#, &bytes), Ok(()));
-    assert_eq!(answered(r#"check "http""#, b"HTTP/1.1 101 S\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), wrong(WrongAnswer::Malformed));
+    assert_eq!(
+        answered(r#"check "http""#, b"HTTP/1.1 101 S\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"),
+        wrong(WrongAnswer::Malformed)
+    );
 }
 
 #[test]

@@ -36,10 +36,13 @@ fn part(timeout: Duration, every: Duration) -> f64 {
 fn slow(check: &CheckConfig, place: &Place, warnings: &mut Vec<Problem>) {
     let timeout = check.times.timeout;
     if let Some(every) = check.times.every.filter(|every| timeout > *every) {
-        let message = format!("a check may take longer ({}) than to the next ({})", duration_text(timeout), duration_text(every));
+        let message =
+            format!("a check may take longer ({}) than to the next ({})", duration_text(timeout), duration_text(every));
         let problem = Problem::at(place, message).as_warning();
         let problem = problem.label("the next one waits for its end");
-        warnings.push(problem.help("a server that does not answer is found out later than `every` says: give `timeout` less"));
+        warnings.push(
+            problem.help("a server that does not answer is found out later than `every` says: give `timeout` less"),
+        );
     }
 }
 

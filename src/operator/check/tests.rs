@@ -281,9 +281,7 @@ fn checks_that_would_not_do_what_they_are_there_for_are_warned_of() {
     let file = |servers: usize, check: &str| {
         let servers: String =
             (1..=servers).map(|at| format!("server \"s{at}\" \"127.0.0.1:{}\"\n", 9000 + at)).collect();
-        warnings_of(&format!(
-            "listen \"127.0.0.1:8080\"\npool \"a\" {{\n{servers}check {check}\n}}\nrule use=\"a\"\n"
-        ))
+        warnings_of(&format!("listen \"127.0.0.1:8080\"\npool \"a\" {{\n{servers}check {check}\n}}\nrule use=\"a\"\n"))
     };
     let none: [&str; 0] = [];
     assert_eq!(file(3, "\"http\" every=\"300ms\" timeout=\"300ms\" status=\"200-499\""), none);

@@ -65,7 +65,6 @@ impl Source {
             accept_errors: process.accept_errors.get(),
             snapshots_alive: counters.snapshots_alive.get(),
             panics: counters.panics.get(),
-            outcomes_dropped: counters.outcomes_dropped.get(),
             access_log: self.log.as_ref().map(log),
         }
     }
@@ -112,6 +111,7 @@ fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) 
         resets,
         response_timeouts,
         malformed,
+        taken_back,
         retries,
         client_aborts,
         connect_failures_in_a_row,
@@ -137,6 +137,7 @@ fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) 
             resets,
             response_timeouts,
             malformed,
+            taken_back,
             connects_in_a_row: connect_failures_in_a_row,
         },
         client_aborts,

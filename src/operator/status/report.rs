@@ -41,8 +41,6 @@ pub struct ProcessStatus {
     pub snapshots_alive: u64,
     /// Panics that were caught, each of which has ended a connection.
     pub panics: u64,
-    /// Failures that control was not told of because its queue was full.
-    pub outcomes_dropped: u64,
     /// The access log; none where there is none.
     pub access_log: Option<LogStatus>,
 }
@@ -189,6 +187,8 @@ pub struct Failures {
     pub response_timeouts: u64,
     /// Answers that were no HTTP.
     pub malformed: u64,
+    /// Requests that were taken back because the whole server was silent.
+    pub taken_back: u64,
     /// Connects that have failed since the last good one.
     pub connects_in_a_row: u32,
 }
@@ -196,7 +196,12 @@ pub struct Failures {
 impl Failures {
     /// Requests that failed.
     pub const fn total(&self) -> u64 {
-        self.connect_errors + self.connect_timeouts + self.resets + self.response_timeouts + self.malformed
+        self.connect_errors
+            + self.connect_timeouts
+            + self.resets
+            + self.response_timeouts
+            + self.malformed
+            + self.taken_back
     }
 }
 

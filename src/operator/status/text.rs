@@ -43,7 +43,6 @@ fn process_lines(process: &ProcessStatus) -> Vec<String> {
     let log = process.access_log.unwrap_or_default();
     let troubles = [
         (process.panics, "panics were caught"),
-        (process.outcomes_dropped, "failures did not reach control"),
         (process.accept_errors, "accepts failed"),
         (process.tls_handshakes_failed, "TLS handshakes failed"),
         (process.proxy_headers_refused, "connections were closed for their PROXY header"),

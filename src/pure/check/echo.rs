@@ -44,9 +44,7 @@ pub fn is_reply(packet: &[u8], family: Family, nonce: &Nonce) -> bool {
     };
     let message = match (family, packet) {
         // The first half of a header's first byte is its version, 4; no reply begins so.
-        (Family::V4, [first, ..]) if first >> 4 == 4 => {
-            packet.get(usize::from(first & 0x0f) * 4..).unwrap_or_default()
-        }
+        (Family::V4, [first, ..]) if first >> 4 == 4 => packet.get(usize::from(first & 0x0f) * 4..).unwrap_or_default(),
         _ => packet,
     };
     matches!(message, [first, 0, ..] if *first == kind) && message.get(HEAD..) == Some(nonce)

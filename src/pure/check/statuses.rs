@@ -80,7 +80,10 @@ mod tests {
     #[test]
     fn statuses_ranges_and_classes_are_read() {
         let set: StatusSet = "200-299,404 5xx".parse().unwrap();
-        let good: Vec<u16> = [199, 200, 299, 300, 403, 404, 405, 499, 500, 599].into_iter().filter(|status| set.contains(*status)).collect();
+        let good: Vec<u16> = [199, 200, 299, 300, 403, 404, 405, 499, 500, 599]
+            .into_iter()
+            .filter(|status| set.contains(*status))
+            .collect();
         assert_eq!(good, [200, 299, 404, 500, 599]);
         assert!(!set.is_everything() && "2xx,3xx,400-599".parse::<StatusSet>().unwrap().is_everything());
         assert!(StatusSet::default().contains(399) && !StatusSet::default().contains(400));
@@ -91,7 +94,8 @@ mod tests {
         for text in ["", ",", " , "] {
             assert_eq!(text.parse::<StatusSet>(), Err(StatusSetError::Empty));
         }
-        for text in ["abc", "20", "0200", "+20", "199", "600", "200-", "-299", "1xx", "200–299", "200-700", "200:299"] {
+        for text in ["abc", "20", "0200", "+20", "199", "600", "200-", "-299", "1xx", "200–299", "200-700", "200:299"]
+        {
             assert_eq!(text.parse::<StatusSet>(), Err(StatusSetError::Part(text.to_owned())), "{text}");
         }
         assert_eq!("299-200".parse::<StatusSet>(), Err(StatusSetError::Backwards("299-200".to_owned())));

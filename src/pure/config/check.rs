@@ -94,7 +94,8 @@ fn check_protocol(node: Node<'_>, config: &CheckConfig, upstream: &Upstream, pro
             problems.add(problem.help("`check \"tcp\"` connects; TLS to servers is `upstream \"http/1.1\" { tls }`"));
         }
         CheckKind::Grpc(_) if upstream.protocol == UpstreamProtocol::Http1 && !config.is_plain => {
-            let problem = Problem::at(&place(), "gRPC is HTTP/2, and the servers of this pool are spoken to by HTTP/1.1");
+            let problem =
+                Problem::at(&place(), "gRPC is HTTP/2, and the servers of this pool are spoken to by HTTP/1.1");
             problems.add(problem.label("not by HTTP/1.1").help(
                 "write `upstream \"h2\"` or `upstream \"h2c\"`; `plain=#true` asks by HTTP/2 without TLS, at a `port` of its own it may be",
             ));
@@ -106,11 +107,13 @@ fn check_protocol(node: Node<'_>, config: &CheckConfig, upstream: &Upstream, pro
 fn check_unix(node: Node<'_>, kind: &CheckKind, port: Option<Value<'_>>, server: &Server, problems: &mut Problems) {
     let name = &server.id.server;
     if let (CheckKind::Icmp, Some(value)) = (kind, node.argument(0)) {
-        let problem = Problem::at(&value.place(), format!("the server `{name}` is at a unix socket, and has no machine to ask"));
+        let problem =
+            Problem::at(&value.place(), format!("the server `{name}` is at a unix socket, and has no machine to ask"));
         problems.add(problem.label("not at a socket").help("`check \"tcp\"` connects to it"));
     }
     if let Some(port) = port {
-        let problem = Problem::at(&port.place(), format!("the server `{name}` is at a unix socket, which has no ports"));
+        let problem =
+            Problem::at(&port.place(), format!("the server `{name}` is at a unix socket, which has no ports"));
         problems.add(problem.label("no port").help("put servers that are checked otherwise into a pool of their own"));
     }
 }
@@ -158,8 +161,13 @@ fn read_path(value: Value<'_>, problems: &mut Problems) -> Option<String> {
         && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
         && PathAndQuery::try_from(text).is_ok();
     if !is_good {
-        let problem = Problem::at(&value.place(), format!("`{text}` is no path that can be asked for")).label("not this");
-        problems.add(problem.help("it begins with `/`, and what is no letter, digit or sign in it is escaped: \"/health?full=%20\""));
+        let problem =
+            Problem::at(&value.place(), format!("`{text}` is no path that can be asked for")).label("not this");
+        problems.add(
+            problem.help(
+                "it begins with `/`, and what is no letter, digit or sign in it is escaped: \"/health?full=%20\"",
+            ),
+        );
         return None;
     }
     Some(text.to_owned())

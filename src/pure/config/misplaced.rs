@@ -94,7 +94,10 @@ const OF_CHECKS: &[(&[&str], &str)] = &[
     (&["fails", "unhealthy-threshold", "max-fails"], "`fall` says how many bad checks in a row count"),
     (&["passes", "healthy-threshold"], "`rise` says how many good checks in a row bring a server back"),
     (&["uri", "url"], "`path` says what is asked for, and `host` of whom"),
-    (&["expect", "expected-statuses", "expect-status", "rstatus", "match"], "`status`, `body` and `body-regex` say what a good answer is"),
+    (
+        &["expect", "expected-statuses", "expect-status", "rstatus", "match"],
+        "`status`, `body` and `body-regex` say what a good answer is",
+    ),
     (&["rstring", "expect-body"], "`body` is a text, `body-regex` an expression that the body has to match"),
     (&["service-name"], "`service` names it"),
     (&["headers"], "each field is a node in the block: header \"X-Check\" \"yes\""),

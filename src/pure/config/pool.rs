@@ -8,7 +8,7 @@ use super::names::Unique;
 use super::node::Node;
 use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
-use super::{address, check, detection, feedback, limits, persist, scheduler, upstream_tls};
+use super::{address, answers, check, detection, feedback, limits, persist, scheduler, upstream_tls};
 use crate::base::id::ServerId;
 use crate::pure::pool::{Pool, Server, UpstreamProtocol};
 use crate::pure::proxy_protocol::Version;
@@ -40,6 +40,8 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
         check,
         detection: detection::read(node),
         feedback: feedback::read(node, problems),
+        passive: answers::passive(node, problems),
+        orca: answers::orca(node),
         upstream: settings.upstream,
         timeouts: settings.timeouts,
         retry: settings.retry,

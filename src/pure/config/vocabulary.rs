@@ -138,7 +138,20 @@ const SLOW_START_TIME: Kind = Kind::Duration { min: Duration::ZERO, max: Duratio
 static POOL: NodeForm = NodeForm::new("pool", r#"pool "origin" { server "o1" "10.0.0.1:9000" }"#)
     .taking(&[text("the pool's name")], 1)
     .with(&[Setting::one("slow-start", SLOW_START_TIME), Setting::one("feedback-dry-run", Kind::Switch)])
-    .holding(&[&SERVER, &SCHEDULER, &UPSTREAM, &TIMEOUT, &RETRY, &QUEUE, &PERSIST, &CHECK, &DETECT, &POOL_FEEDBACK])
+    .holding(&[
+        &SERVER,
+        &SCHEDULER,
+        &UPSTREAM,
+        &TIMEOUT,
+        &RETRY,
+        &QUEUE,
+        &PERSIST,
+        &CHECK,
+        &PASSIVE,
+        &ORCA,
+        &DETECT,
+        &POOL_FEEDBACK,
+    ])
     .repeated();
 static PERSIST: NodeForm = NodeForm::new("persist", r#"persist cookie="NAME" ttl="8h""#)
     .taking(&[Kind::Word { now: &["source", "tls-session"], later: &[] }], 0)
@@ -173,6 +186,9 @@ static POOL_FEEDBACK: NodeForm = NodeForm::new("feedback", r#"feedback "capacity
         Setting::one("on-threshold", Kind::Word { now: &["halve", "exclude"], later: &[] }),
     ]);
 const PERCENT: Kind = Kind::Whole { min: 0, max: 100 };
+static PASSIVE: NodeForm = NodeForm::new("passive", r#"passive status="500 502 503 504""#)
+    .with(&[Setting::text("status", "statuses, or `5xx`")]);
+static ORCA: NodeForm = NodeForm::new("orca", "orca").with(&[Setting::one("pass-on", Kind::Switch)]);
 
 /// Shorter than a tick of control it would be no other, and in more than a day nobody waits for.
 const CHECK_TIME: Kind = Kind::Duration { min: Duration::from_millis(50), max: Duration::from_secs(86_400) };

@@ -77,7 +77,10 @@ fn a_pool_of_http2_is_asked_over_http2() {
     assert_eq!(result, Ok(()));
     let (head, _) = seen.unwrap();
     assert_eq!((head.method().as_str(), head.uri().to_string()), ("GET", "http://a.test/health".to_owned()));
-    assert_eq!((&head.headers()["user-agent"], &head.headers()["x-check"]), (&"pointsman-check".parse().unwrap(), &"yes".parse().unwrap()));
+    assert_eq!(
+        (&head.headers()["user-agent"], &head.headers()["x-check"]),
+        (&"pointsman-check".parse().unwrap(), &"yes".parse().unwrap())
+    );
 }
 
 #[test]
@@ -124,7 +127,10 @@ fn grpc_is_asked_for_a_service_or_for_the_whole_server() {
         let (head, body) = seen.unwrap();
         assert_eq!((head.method().as_str(), head.uri().path()), ("POST", "/grpc.health.v1.Health/Check"));
         let field = |name: &str| head.headers()[name].to_str().unwrap().to_owned();
-        assert_eq!((field("te"), field("content-type"), field("grpc-timeout")), ("trailers".into(), "application/grpc".into(), "20000m".into()));
+        assert_eq!(
+            (field("te"), field("content-type"), field("grpc-timeout")),
+            ("trailers".into(), "application/grpc".into(), "20000m".into())
+        );
         assert_eq!(body, grpc::request(service));
     }
     let (result, _) = asked("check \"grpc\" plain=#true", Some(SERVES));

@@ -28,7 +28,10 @@ fn a_machine_that_lives_answers_whatever_runs_on_it() {
     // Where there is no IPv6 at all there is no way.
     let by_v6 = pinged(&at("[::1]:1"), &[]);
     assert!(matches!(by_v6, None | Some(Ok(()) | Err(CheckFailure::Unreachable))), "{by_v6:?}");
-    assert!(matches!(run(check_at(&at("127.0.0.1:1"), &[], "check \"icmp\"", TIMEOUT)), Ok(()) | Err(CheckFailure::NotRun)));
+    assert!(matches!(
+        run(check_at(&at("127.0.0.1:1"), &[], "check \"icmp\"", TIMEOUT)),
+        Ok(()) | Err(CheckFailure::NotRun)
+    ));
 }
 
 #[test]

@@ -47,7 +47,14 @@ impl World {
     }
 
     /// What comes of `count` checks in a row, with these lines, of a server that speaks those protocols.
-    fn checks(&self, count: usize, lines: &str, connector: &TlsConnector, speaks: &[&[u8]], then: Then) -> Vec<Result<(), CheckFailure>> {
+    fn checks(
+        &self,
+        count: usize,
+        lines: &str,
+        connector: &TlsConnector,
+        speaks: &[&[u8]],
+        then: Then,
+    ) -> Vec<Result<(), CheckFailure>> {
         run(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = Address::Socket(listener.local_addr().unwrap());
@@ -84,7 +91,10 @@ fn a_handshake_that_comes_about_passes_and_a_request_goes_over_it() {
     let of = |check: &str, then| world.checks(2, &lines(check), &connector, &[HTTP1], then);
     assert_eq!(of("check \"tls\"", Then::Closes), [Ok(()), Ok(())]);
     assert_eq!(of("check \"http\" body=\"well\"", Then::Answers), [Ok(()), Ok(())]);
-    assert_eq!(of("check \"http\" status=\"404\"", Then::Answers), [wrong(WrongAnswer::Status(200)), wrong(WrongAnswer::Status(200))]);
+    assert_eq!(
+        of("check \"http\" status=\"404\"", Then::Answers),
+        [wrong(WrongAnswer::Status(200)), wrong(WrongAnswer::Status(200))]
+    );
     assert_eq!(of("check \"http\"", Then::Closes)[0], wrong(WrongAnswer::Cut));
 }
 
