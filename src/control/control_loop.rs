@@ -323,7 +323,8 @@ impl ControlLoop {
             tell_of_panic(&snapshot, &self.store.load());
         }
         // Behind the states: what is taken back is not to go there again.
-        for (slot, worker) in silent.into_iter().flat_map(|slot| self.workers.iter().map(move |worker| (slot, worker))) {
+        for (slot, worker) in silent.into_iter().flat_map(|slot| self.workers.iter().map(move |worker| (slot, worker)))
+        {
             // A worker that does not take it has stopped, or will see to its requests itself: they time out.
             let _ = worker.send(WorkerOrder::TakeBack(slot));
         }

@@ -225,10 +225,7 @@ pub struct PoolRef<'a> {
 impl Admission {
     /// A worker's admission. `seed` makes its choices differ from the other workers'.
     pub fn new(store: &SnapshotStore, seed: u64) -> Self {
-        Self {
-            snapshots: RefCell::new(store.cache()),
-            schedulers: Schedulers::seeded(seed),
-        }
+        Self { snapshots: RefCell::new(store.cache()), schedulers: Schedulers::seeded(seed) }
     }
 
     /// Looks at the snapshot as it is now; `look` must not come back to this admission. What it keeps are `Arc`s of parts.

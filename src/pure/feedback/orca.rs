@@ -229,9 +229,15 @@ mod tests {
     #[test]
     fn each_form_is_read() {
         let expected = Some((Some(0.25), Some(0.5)));
-        assert_eq!(said("TEXT cpu_utilization=0.25, mem_utilization=0.5,named_metrics.kv=0.9,rps_fractional=10"), expected);
+        assert_eq!(
+            said("TEXT cpu_utilization=0.25, mem_utilization=0.5,named_metrics.kv=0.9,rps_fractional=10"),
+            expected
+        );
         assert_eq!(said("cpu_utilization:0.25,mem_utilization:0.5"), expected);
-        assert_eq!(said(r#"JSON {"cpu_utilization": 0.25, "mem_utilization": 0.5, "named_metrics": {"a": 1}}"#), expected);
+        assert_eq!(
+            said(r#"JSON {"cpu_utilization": 0.25, "mem_utilization": 0.5, "named_metrics": {"a": 1}}"#),
+            expected
+        );
         assert_eq!(said(r#"{"cpuUtilization": 0.25, "memUtilization": 0.5}"#), expected);
         // 09 00 00 00 00 00 00 D0 3F, 11 00 00 00 00 00 00 E0 3F: two doubles.
         assert_eq!(said("BIN CQAAAAAAANA/EQAAAAAAAOA/"), expected);

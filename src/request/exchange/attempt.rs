@@ -85,12 +85,7 @@ fn note_cache(channel: &Channel<'_>, forward: &Forward, choice: &Choice, now: Ti
 }
 
 /// Connects to the chosen server, sends the request and waits for the head of its answer.
-async fn ask(
-    channel: &mut Channel<'_>,
-    grant: &Grant,
-    forward: &Forward,
-    choice: &mut Choice,
-) -> Result<(), Failure> {
+async fn ask(channel: &mut Channel<'_>, grant: &Grant, forward: &Forward, choice: &mut Choice) -> Result<(), Failure> {
     let stream = connect(channel, forward, choice).await?;
     channel.begin_attempt(ServerEnd { stream, buffer: grant.buffer() }, choice.pool.timeouts);
     loop {

@@ -450,11 +450,8 @@ impl<'a> Channel<'a> {
                 lease.hear(now);
             }
             self.waits_for = side;
-            let patience = if is_client {
-                self.connection.listener.config.limits.idle_timeout
-            } else {
-                self.timeouts.response
-            };
+            let patience =
+                if is_client { self.connection.listener.config.limits.idle_timeout } else { self.timeouts.response };
             deadline.set(now + patience);
             self.unacknowledged = if reads_slowly { self.connection.stream.unacknowledged() } else { None };
         }

@@ -209,7 +209,8 @@ mod tests {
         let pool = &snapshot.pools[0];
         let lease = Lease::take(&pool.endpoints[0], None).unwrap();
         let pool = Arc::clone(&pool.pool);
-        let mut choice = Choice { pool, lease, wants_fresh: false, repeats: 0, is_reused, active: 0, chosen: Timestamp::default() };
+        let mut choice =
+            Choice { pool, lease, wants_fresh: false, repeats: 0, is_reused, active: 0, chosen: Timestamp::default() };
         choice.fails(failure);
         drop(choice);
         snapshot.pools[0].endpoints[0].record.ended().failed
