@@ -47,6 +47,7 @@ impl Sight {
         let between = |after: u64, before: u64| u32::try_from(after.saturating_sub(before)).unwrap_or(u32::MAX);
         Some(OutcomeSummary {
             failed: between(ended.failed, before.failed),
+            refused: between(ended.refused, before.refused),
             connect_failures_in_a_row: failures,
             ended: between(ended.all, before.all),
             outstanding,

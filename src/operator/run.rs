@@ -194,7 +194,7 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
         store: Arc::clone(&store),
         log: log.as_ref().map(|log| Arc::clone(log.counters())),
     };
-    let control = control_loop::start(store, inboxes.clone())?;
+    let control = control_loop::start(store, inboxes.clone(), &shared.connectors)?;
     if !control.wait_for_names(NAMES_WAIT) {
         tracing::warn!("the names of some servers are not resolved yet: they are unavailable until they are");
     }

@@ -2,3 +2,4 @@
 
 pub mod orca;
 pub mod report;
+pub mod weights;

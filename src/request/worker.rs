@@ -33,7 +33,7 @@ use crate::shared::inbox::{ListeningSocket, Order};
 use crate::shared::lease::Admission;
 use crate::shared::snapshot::SnapshotStore;
 use crate::shared::thread;
-use crate::transport::tls::Connectors;
+use crate::transport::tls::{Connectors, with_own_sessions};
 
 /// How often logs are handed over and idle connections looked through.
 const SWEEP: Duration = Duration::from_millis(250);
@@ -168,7 +168,7 @@ impl Worker {
             buffers: BufferPool::new(shared.limits.buffer_memory),
             idle: IdleConnections::default(),
             h2: Rc::default(),
-            connectors: own_connectors(&shared),
+            connectors: with_own_sessions(&shared.connectors),
             rng: RefCell::new(Rng::new(seed("choices"))),
             admission: Admission::new(store, seed("schedulers")),
             date: RefCell::default(),
@@ -230,10 +230,6 @@ impl Worker {
             }
         }
     }
-}
-
-fn own_connectors(shared: &Process) -> Connectors {
-    shared.connectors.iter().map(|(pool, connector)| (Arc::clone(pool), connector.with_own_sessions())).collect()
 }
 
 /// A place among the warm connections; it is free again with the end of this.

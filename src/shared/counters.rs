@@ -99,6 +99,7 @@ struct Evidence {
     /// Counts the addresses it has had: what ends at another says nothing of these.
     incarnation: AtomicU32,
     failed: AtomicU64,
+    refused: AtomicU64,
     unanswered: AtomicU64,
 }
 
@@ -127,6 +128,8 @@ pub struct ServerRecord {
 pub struct Ended {
     /// Requests that failed by its fault, at its present addresses.
     pub failed: u64,
+    /// Connects among them that were refused or found no way.
+    pub refused: u64,
     /// Requests that ended, well or not; those whose client went away are left out.
     pub all: u64,
 }
@@ -231,7 +234,12 @@ impl ServerRecord {
     pub fn ended(&self) -> Ended {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let answered: u64 = self.traffic.answers.iter().map(read).sum();
-        Ended { failed: read(&self.evidence.failed), all: answered.saturating_add(read(&self.evidence.unanswered)) }
+        let evidence = &self.evidence;
+        Ended {
+            failed: read(&evidence.failed),
+            refused: read(&evidence.refused),
+            all: answered.saturating_add(read(&evidence.unanswered)),
+        }
     }
 
     /// Connects that failed since the last good one.
@@ -252,7 +260,11 @@ impl ServerRecord {
             evidence.unanswered.fetch_add(1, Ordering::Relaxed);
         }
         match outcome {
-            Outcome::ConnectError | Outcome::ConnectTimeout => self.load.count_connect_failure(),
+            Outcome::ConnectError => {
+                evidence.refused.fetch_add(1, Ordering::Relaxed);
+                self.load.count_connect_failure();
+            }
+            Outcome::ConnectTimeout => self.load.count_connect_failure(),
             Outcome::ResponseTimeout if !is_answered => self.load.count_timeout(),
             _ => {}
         }

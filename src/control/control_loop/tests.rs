@@ -24,7 +24,7 @@ struct Bench {
 impl Bench {
     fn new(ports: &[u16]) -> Self {
         let store = Arc::new(store_of(vec![pool(ports)]));
-        let handle = start(Arc::clone(&store), Vec::new()).unwrap();
+        let handle = start(Arc::clone(&store), Vec::new(), &Connectors::default()).unwrap();
         Self { store, handle }
     }
 
@@ -148,7 +148,7 @@ fn what_is_to_be_taken_back_is_told_to_every_worker_behind_the_states() {
     let (second, mut second_orders) = Inbox::new();
     let store = Arc::new(store_of(vec![pool(&[1, 2])]));
     let (tried, _) = std::sync::mpsc::sync_channel(1);
-    let mut control = ControlLoop::new(Arc::clone(&store), vec![first, second], tried);
+    let mut control = ControlLoop::new(Arc::clone(&store), vec![first, second], &Connectors::default(), tried);
     let slot = ServerSlot(1);
     control.effects = vec![Effect::TakeBack(slot), Effect::SetState(slot, State::Down)];
     control.carry_out();

@@ -90,6 +90,7 @@ fn pool_status(pool: &PoolSnapshot) -> PoolStatus {
         name: settings.name.to_string(),
         scheduler: settings.scheduler.method.name().to_owned(),
         key: settings.key.as_ref().filter(|_| is_keyed).map(ToString::to_string),
+        check: settings.check.as_ref().map(|check| check.kind.to_string()),
         in_panic: pool.in_panic,
         queue,
         persistence: settings.persistence.as_ref().map(|_| table_status(pool.record.choices().usage())),

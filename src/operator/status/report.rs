@@ -67,6 +67,8 @@ pub struct PoolStatus {
     pub scheduler: String,
     /// What the scheduler hashes, where a rule says nothing else.
     pub key: Option<String>,
+    /// What is asked of its servers, such as `http GET /health`; none where only servers that are not well are tried.
+    pub check: Option<String>,
     /// Whether suspicion is ignored, for so few of its servers are up.
     pub in_panic: bool,
     /// Its servers, in the order of the rule files, the backups behind the others.

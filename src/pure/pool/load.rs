@@ -17,6 +17,7 @@ const TIMEOUT: u64 = 1 << 32;
 #[repr(align(64))]
 pub struct Load {
     active: AtomicU32,
+    counter: AtomicU32,
     /// Those of them that the server need not answer now.
     excused: AtomicU32,
     /// Connects that failed, and in the upper half requests that were not answered in time, since something worked.
@@ -38,6 +39,18 @@ impl Load {
     #[cfg(test)]
     pub fn set_active(&self, requests: u32) {
         self.active.store(requests, Ordering::Relaxed);
+    }
+
+    /// The push-detection paper's counter: how long it has said nothing, where its pool goes by that. Elsewhere 0.
+    pub fn counter(&self) -> u32 {
+        self.counter.load(Ordering::Relaxed)
+    }
+
+    /// Sets that counter. Only control does.
+    pub fn set_counter(&self, ticks: u32) {
+        if self.counter() != ticks {
+            self.counter.store(ticks, Ordering::Relaxed);
+        }
     }
 
     /// Adds the latency of an answer.

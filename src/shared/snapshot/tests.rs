@@ -29,6 +29,8 @@ pub(crate) fn pool_of(name: &str, scheduler: impl Into<SchedulerConfig>, servers
         persistence: None,
         key_normalize: None,
         check: None,
+        detection: crate::pure::detection::Detection::default(),
+        feedback: None,
         passive: Passive::default(),
         orca: None,
         upstream: Upstream::default(),
