@@ -143,3 +143,20 @@ fn it_can_be_stopped_from_within_a_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async { bench.handle.stop() });
 }
+
+#[test]
+fn what_is_to_be_taken_back_is_told_to_every_worker_behind_the_states() {
+    let (first, mut first_orders) = Inbox::new();
+    let (second, mut second_orders) = Inbox::new();
+    let store = Arc::new(store_of(vec![pool(&[1, 2])]));
+    let (tried, _) = std::sync::mpsc::sync_channel(1);
+    let mut control = ControlLoop::new(Arc::clone(&store), vec![first, second], &Connectors::default(), tried);
+    let slot = ServerSlot(1);
+    control.effects = vec![Effect::TakeBack(slot), Effect::SetState(slot, State::Down)];
+    control.carry_out();
+    for orders in [&mut first_orders, &mut second_orders] {
+        assert!(matches!(orders.try_recv(), Ok(WorkerOrder::TakeBack(taken)) if taken == slot));
+        assert!(orders.try_recv().is_err());
+    }
+    assert_eq!(store.load().pools[0].candidates[1].state, State::Down);
+}
