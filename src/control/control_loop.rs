@@ -18,9 +18,11 @@ use tokio::time::MissedTickBehavior;
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time;
 use crate::control::follow_up::FollowUp;
+use crate::control::recovery::StepResult;
 use crate::control::naming::{Found, Naming};
 use crate::control::probe::check_connect;
 use crate::pure::config::Config;
+use crate::pure::feedback::report::Source;
 use crate::pure::control::{
     CHECKS_MAX, Change, Check, CheckFailure, CheckId, Control, Effect, Event, Order, OutcomeSummary, TICK, Watched,
 };
@@ -31,6 +33,8 @@ use crate::shared::control_report::ControlReportStore;
 use crate::shared::outcome::OutcomeReceiver;
 use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore, StateChange};
 use crate::shared::thread;
+
+pub use crate::control::equipment::{Equipment, EquipmentError};
 
 /// The most orders that wait.
 const ORDERS_MAX: usize = 256;
@@ -98,8 +102,8 @@ impl Handle {
     }
 }
 
-/// Starts the control thread over the servers of the store's snapshot; `outcomes` are the workers' queues, and what it knows
-/// of servers is told to `reports`.
+/// Starts the control thread over the servers of the store's snapshot; `outcomes` are the workers' queues, what it knows of
+/// servers is told to `reports`, and it acts with `equipment`.
 ///
 /// # Errors
 /// Where the thread or its runtime can't be made.
@@ -107,12 +111,13 @@ pub fn start(
     store: Arc<SnapshotStore>,
     outcomes: Vec<OutcomeReceiver>,
     reports: Arc<ControlReportStore>,
+    equipment: Equipment,
 ) -> io::Result<Handle> {
     let (sender, receiver) = mpsc::channel(ORDERS_MAX);
     let (tried, names_tried) = std::sync::mpsc::sync_channel(1);
     let make = || Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let thread = thread::start("control", make, |runtime| {
-        runtime.block_on(ControlLoop::new(store, outcomes, reports, tried).serve(receiver));
+        runtime.block_on(ControlLoop::new(store, outcomes, (reports, equipment), tried).serve(receiver));
     })?;
     Ok(Handle { commands: sender, thread, names_tried })
 }
@@ -139,19 +144,22 @@ struct ControlLoop {
     /// Told once, when all have been.
     tried: std::sync::mpsc::SyncSender<()>,
     follow_up: FollowUp,
+    step_results: mpsc::Receiver<StepResult>,
 }
 
 impl ControlLoop {
     fn new(
         store: Arc<SnapshotStore>,
         outcomes: Vec<OutcomeReceiver>,
-        reports: Arc<ControlReportStore>,
+        (reports, equipment): (Arc<ControlReportStore>, Equipment),
         tried: std::sync::mpsc::SyncSender<()>,
     ) -> Self {
         let (naming, found) = Naming::new();
         let (checked, check_results) = mpsc::channel(CHECKS_MAX);
         // For jitter only.
         let seed = time::wall_clock().duration_since(UNIX_EPOCH).map_or(0, |since| u64::from(since.subsec_nanos()));
+        let alerted = Arc::clone(&store.load().config.alert);
+        let (follow_up, step_results) = FollowUp::new(reports, equipment, alerted, seed);
         let mut control_loop = Self {
             store,
             outcomes,
@@ -166,7 +174,8 @@ impl ControlLoop {
             found,
             names: HashMap::new(),
             tried,
-            follow_up: FollowUp::new(reports),
+            follow_up,
+            step_results,
         };
         control_loop.know_servers();
         control_loop
@@ -182,6 +191,7 @@ impl ControlLoop {
                 Some((check, server, result)) = self.check_results.recv() => {
                     self.handle(Event::CheckDone(check, server, result));
                 }
+                Some(result) = self.step_results.recv() => self.follow_up.step_done(time::now(), result),
                 Some(found) = self.found.recv() => self.found(found),
                 command = commands.recv() => match command {
                     Some(Command::Order(server, order)) => self.order(&server, order),
@@ -195,13 +205,14 @@ impl ControlLoop {
                 },
             }
             self.carry_out();
-            self.follow_up.go_on(time::now(), &self.control);
         }
     }
 
     fn handle(&mut self, event: Event<'_>) {
-        if !matches!(event, Event::Tick) {
-            self.follow_up.note();
+        match &event {
+            Event::Tick => {}
+            Event::Report(slot, Source::Agent, report) => self.follow_up.heard(time::now(), *slot, report.promised_next),
+            _ => self.follow_up.note(),
         }
         self.control.handle(time::now(), event, &mut self.effects);
     }
@@ -216,6 +227,8 @@ impl ControlLoop {
         }
         self.seen = seen;
         self.handle(Event::Tick);
+        self.carry_out();
+        self.follow_up.tick(time::now(), &self.control);
     }
 
     fn gather_outcomes(&mut self) {

@@ -28,7 +28,7 @@ impl Bench {
     fn new(ports: &[u16]) -> Self {
         let store = Arc::new(store_of(vec![pool(ports)]));
         let (sender, receiver) = outcome_queue(Arc::clone(store.process()));
-        let handle = start(Arc::clone(&store), vec![receiver], Arc::default()).unwrap();
+        let handle = start(Arc::clone(&store), vec![receiver], Arc::default(), Equipment::default()).unwrap();
         Self { store, outcomes: Rc::new(sender), handle }
     }
 
@@ -98,7 +98,7 @@ fn failures_are_noticed_even_where_every_report_was_dropped() {
     let (_socket, port) = refusing();
     let store = Arc::new(store_of(vec![pool(&[port])]));
     let record = Arc::clone(&store.load().pools[0].endpoints[0].record);
-    let handle = start(Arc::clone(&store), Vec::new(), Arc::default()).unwrap();
+    let handle = start(Arc::clone(&store), Vec::new(), Arc::default(), Equipment::default()).unwrap();
     let (sender, receiver) = outcome_queue(Arc::clone(store.process()));
     drop(receiver);
     let bench = Bench { store, outcomes: Rc::new(sender), handle };

@@ -1,0 +1,1 @@
+//! Steps over real sockets and programs.
