@@ -35,6 +35,7 @@ use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore, StateChange};
 use crate::shared::thread;
 
 pub use crate::control::equipment::{Equipment, EquipmentError};
+pub use crate::control::passwords::read as read_password;
 
 /// The most orders that wait.
 const ORDERS_MAX: usize = 256;
