@@ -1,3 +1,6 @@
 //! Feedback: what servers say of themselves, and how it is carried. It refuses to judge: [`crate::pure::control`] weighs it.
 
+pub mod acceptance;
+pub mod keys;
 pub mod report;
+pub mod wire;
