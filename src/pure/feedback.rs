@@ -2,5 +2,6 @@
 
 pub mod acceptance;
 pub mod keys;
+pub mod pacing;
 pub mod report;
 pub mod wire;
