@@ -2,6 +2,7 @@
 
 pub mod acceptance;
 pub mod keys;
+pub mod own_check;
 pub mod pacing;
 pub mod report;
 pub mod wire;
