@@ -2,8 +2,8 @@
 //! look at the services asks for it. One thread. It uses base and pure and nothing else of the product, and it refuses to
 //! decide what becomes of its server.
 
-pub mod cli;
 mod agent_loop;
+pub mod cli;
 mod liveness;
 mod measure;
 mod own_check;

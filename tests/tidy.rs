@@ -29,8 +29,11 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 /// What the operator layer may use of the two I/O layers and of the agent: what a start puts together, what stops them and gives them orders.
 /// What happens on a connection is none of its business.
-const ORDERS: &[(&str, &[&str])] =
-    &[("request", &["worker", "listener", "process", "access_log"]), ("control", &["control_loop"]), ("agent", &["cli"])];
+const ORDERS: &[(&str, &[&str])] = &[
+    ("request", &["worker", "listener", "process", "access_log"]),
+    ("control", &["control_loop"]),
+    ("agent", &["cli"]),
+];
 
 /// Crates that only some layers may name: sockets, runtimes, logs for none below the I/O, and the general HTTP library for
 /// what is not forwarding.

@@ -84,7 +84,7 @@ impl Agent {
         self.measure.follow(process.flatten());
         let look = self.measure.look(now, self.pacing.wants_figures(now), is_asked);
         let is_bad = self.check.as_ref().and_then(OwnCheck::is_good) == Some(false);
-        let service = if process == Some(None) || !look.is_listening {
+        let service = if process == Some(None) || !look.is_alive {
             Service::Down
         } else if is_bad || self.services.as_ref().is_some_and(|services| !services.are_well()) {
             Service::Abnormal

@@ -21,8 +21,8 @@ use crate::pure::feedback::report::{Figures, Use};
 pub use cgroup::{Cgroup, NoCgroup};
 use host::{Host, Machine};
 pub use proc_file::{ProcFile, read_number, read_once};
-pub use process_tree::{Stat, processes};
 use process_tree::{ProcessTree, run_queue};
+pub use process_tree::{Stat, processes};
 use rate::Rate;
 pub use sockets::Sockets;
 pub use thrift::Thrift;
@@ -81,6 +81,8 @@ pub struct Measure {
     bound: u32,
     is_listening: bool,
     is_full: bool,
+    /// Whether there is a process in its cgroup.
+    has_members: bool,
 }
 
 /// Counters whose rise is a figure.
@@ -99,8 +101,8 @@ pub struct Look {
     pub figures: Figures,
     /// Whether it can't take more.
     pub is_overloaded: bool,
-    /// Whether somebody listens on its port.
-    pub is_listening: bool,
+    /// Whether somebody listens on its port, and a process is in its cgroup where it is told which.
+    pub is_alive: bool,
 }
 
 impl Measure {
@@ -126,6 +128,7 @@ impl Measure {
             bound: 0,
             is_listening: false,
             is_full: false,
+            has_members: true,
             options,
         })
     }
@@ -139,7 +142,7 @@ impl Measure {
         self.tree = Some(ProcessTree::of(process));
         self.sockets = Sockets::of(Some(process));
         self.network = ProcFile::open(self.sockets.folder().join("dev")).ok();
-        self.rates = Rates::default();
+        self.rates = Rates { disk: std::mem::take(&mut self.rates.disk), ..Rates::default() };
     }
 
     /// Looks at the service. Figures are as old as [`FRESH`] where `wants_figures`, and new where `is_asked`.
@@ -156,7 +159,8 @@ impl Measure {
             (Some(connections), Some(max)) => connections >= max,
             _ => false,
         };
-        Look { figures: self.figures, is_overloaded: has_all || self.is_full, is_listening: self.is_listening }
+        let is_alive = self.is_listening && self.has_members;
+        Look { figures: self.figures, is_overloaded: has_all || self.is_full, is_alive }
     }
 
     fn look_at_port(&mut self, now: Timestamp, is_asked: bool) {
@@ -176,7 +180,21 @@ impl Measure {
         }
     }
 
+    /// A cgroup's namespace is that of its processes, of the first that is still in it.
+    fn follow_members(&mut self) {
+        let Scope::Cgroup(cgroup) = &mut self.scope else { return };
+        let members = cgroup.members();
+        self.has_members = !members.is_empty();
+        let is_followed = self.tree.as_ref().is_some_and(|tree| members.contains(&tree.root()));
+        if !is_followed {
+            let processor = std::mem::take(&mut self.rates.processor);
+            self.follow(members.first().copied());
+            self.rates.processor = processor;
+        }
+    }
+
     fn read(&mut self, now: Timestamp) {
+        self.follow_members();
         let cores = match &self.scope {
             Scope::Cgroup(cgroup) => cgroup.cores(&self.machine),
             Scope::Host | Scope::Processes => self.machine.cores,
@@ -278,11 +296,12 @@ mod tests {
         let mut measure = Measure::open(options, Scope::Processes).unwrap();
         measure.follow(i32::try_from(std::process::id()).ok());
         let first = measure.look(time::now(), true, true);
-        assert!(first.is_listening && !first.is_overloaded && first.figures.connections == Some(0));
+        assert!(first.is_alive && !first.is_overloaded && first.figures.connections == Some(0));
         let _clients = [(); 2].map(|()| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
         let later = time::now() + Duration::from_secs(1);
-        let second = measure.look(later, true, false);
+        let second = measure.look(later, false, false);
         assert!(second.is_overloaded && second.figures.connections == Some(2), "counted since sockets are as many");
+        let second = measure.look(later, true, true);
         assert!(second.figures.cpu.is_some() && second.figures.memory.unwrap().amount > 0.0);
         assert_eq!(second.figures.disk, None, "nobody knows what the disk can do");
     }

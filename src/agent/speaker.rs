@@ -15,9 +15,7 @@ use crate::base::time::UnixNanos;
 use crate::pure::feedback::acceptance::Obedience;
 use crate::pure::feedback::keys::AgentKeys;
 use crate::pure::feedback::report::Report;
-use crate::pure::feedback::wire::{
-    DATAGRAM_MAX, Nonce, RestartNews, SignedOrder, SignedReport, open, seal_report,
-};
+use crate::pure::feedback::wire::{DATAGRAM_MAX, Nonce, RestartNews, SignedOrder, SignedReport, open, seal_report};
 
 /// The most balancers that an agent speaks to.
 pub const PEERS_MAX: usize = 8;

@@ -9,6 +9,7 @@
 mod support;
 
 mod again_h2c;
+mod agent;
 mod bodies;
 mod cancellation;
 mod check;

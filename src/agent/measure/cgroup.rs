@@ -49,7 +49,8 @@ impl Cgroup {
         let name = Path::new(path).strip_prefix(root).unwrap_or(Path::new(path));
         let name: PathBuf = name.components().filter(|part| matches!(part, std::path::Component::Normal(_))).collect();
         let v2 = [root.join(&name), root.join("unified").join(&name)];
-        if let Some(folder) = v2.into_iter().find(|folder| folder.join("cpu.stat").exists() && folder.join("memory.current").exists())
+        if let Some(folder) =
+            v2.into_iter().find(|folder| folder.join("cpu.stat").exists() && folder.join("memory.current").exists())
         {
             return Ok(Self::of_v2(folder));
         }
@@ -95,7 +96,9 @@ impl Cgroup {
             Layout::V2(folder) => read_once(folder.join("cpu.max")).ok().and_then(|text| quota(&text)),
             Layout::V1 { processor, .. } => {
                 let number = |name: &str| read_number(processor.join(name)).map(|number| number as f64);
-                number("cpu.cfs_quota_us").zip(number("cpu.cfs_period_us")).map(|(quota, period)| quota / period.max(1.0))
+                number("cpu.cfs_quota_us")
+                    .zip(number("cpu.cfs_period_us"))
+                    .map(|(quota, period)| quota / period.max(1.0))
             }
         };
         quota.filter(|quota| *quota > 0.0).unwrap_or(machine.cores).min(machine.cores)

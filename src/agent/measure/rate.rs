@@ -23,7 +23,8 @@ impl Rate {
         while self.readings.len() > 1 && self.readings.get(1).is_some_and(|(at, _)| now.since(*at) >= SPAN) {
             self.readings.pop_front();
         }
-        let rate = self.readings.front().map(|(at, first)| (count - first).max(0.0) / now.since(*at).as_secs_f64().max(1e-3));
+        let rate =
+            self.readings.front().map(|(at, first)| (count - first).max(0.0) / now.since(*at).as_secs_f64().max(1e-3));
         if self.readings.back().is_none_or(|(at, _)| now.since(*at) >= APART) {
             self.readings.push_back((now, count));
         }

@@ -25,19 +25,21 @@ const WORD: Kind = Kind::Text { what: "a program, or one of its arguments" };
 static START: NodeForm = NodeForm::new("start", r#"start "systemctl" "start" "app""#).taking(&[WORD], 1).open();
 static STOP: NodeForm = NodeForm::new("stop", r#"stop "systemctl" "stop" "app""#).taking(&[WORD], 1).open();
 static ALERT: NodeForm = NodeForm::new("alert", r#"alert "/usr/local/bin/tell""#).taking(&[WORD], 1).open();
-static SERVICE: NodeForm =
-    NodeForm::new("service", r#"service "app" { port 8080; start "systemctl" "start" "app"; stop "systemctl" "stop" "app" }"#)
-        .taking(&[Kind::Text { what: "the service's name" }], 1)
-        .with(&[
-            Setting::list("needs", Kind::Text { what: "the name of a service above" }),
-            Setting::one("port", Kind::Whole { min: 1, max: 65_535 }),
-            Setting::text("process", "a process's name"),
-            Setting::text("pid-file", "a file"),
-            Setting::text("check", "a URL such as \"http://127.0.0.1:8080/health\""),
-            Setting::one("timeout", Kind::Duration { min: TIMEOUT_MIN, max: TIMEOUT_MAX }),
-        ])
-        .holding(&[&START, &STOP])
-        .repeated();
+static SERVICE: NodeForm = NodeForm::new(
+    "service",
+    r#"service "app" { port 8080; start "systemctl" "start" "app"; stop "systemctl" "stop" "app" }"#,
+)
+.taking(&[Kind::Text { what: "the service's name" }], 1)
+.with(&[
+    Setting::list("needs", Kind::Text { what: "the name of a service above" }),
+    Setting::one("port", Kind::Whole { min: 1, max: 65_535 }),
+    Setting::text("process", "a process's name"),
+    Setting::text("pid-file", "a file"),
+    Setting::text("check", "a URL such as \"http://127.0.0.1:8080/health\""),
+    Setting::one("timeout", Kind::Duration { min: TIMEOUT_MIN, max: TIMEOUT_MAX }),
+])
+.holding(&[&START, &STOP])
+.repeated();
 static AGENT_FORM: NodeForm = NodeForm::new("an agent's file", "").holding(&[&SERVICE, &ALERT]);
 
 /// A program and its arguments.
@@ -122,7 +124,9 @@ fn read(nodes: &[Node<'_>], file: &mut AgentFile, problems: &mut Problems) {
 }
 
 fn service(node: Node<'_>, names: &mut HashMap<String, usize>, file: &mut AgentFile, problems: &mut Problems) {
-    let Some((value, name)) = node.argument(0).and_then(|value| Some((value, value.text()?.to_owned()))) else { return };
+    let Some((value, name)) = node.argument(0).and_then(|value| Some((value, value.text()?.to_owned()))) else {
+        return;
+    };
     if names.contains_key(&name) {
         problems.add(Problem::at(&value.place(), format!("there is a service `{name}` already")).label("taken"));
     }

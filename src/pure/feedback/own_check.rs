@@ -67,7 +67,9 @@ impl CheckUrl {
     /// The request, whole.
     pub fn request(&self) -> String {
         let Self { authority, target, .. } = self;
-        format!("GET {target} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: pointsman-agent\r\nConnection: close\r\n\r\n")
+        format!(
+            "GET {target} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: pointsman-agent\r\nConnection: close\r\n\r\n"
+        )
     }
 }
 
@@ -90,7 +92,11 @@ mod tests {
     #[test]
     fn a_check_goes_to_an_address() {
         for (text, address, first) in [
-            ("http://127.0.0.1:8080/health?x=1#top", "127.0.0.1:8080", "GET /health?x=1 HTTP/1.1\r\nHost: 127.0.0.1:8080"),
+            (
+                "http://127.0.0.1:8080/health?x=1#top",
+                "127.0.0.1:8080",
+                "GET /health?x=1 HTTP/1.1\r\nHost: 127.0.0.1:8080",
+            ),
             ("http://localhost:81", "127.0.0.1:81", "GET / HTTP/1.1\r\nHost: localhost:81"),
             ("http://10.0.0.1", "10.0.0.1:80", "GET / HTTP/1.1\r\nHost: 10.0.0.1"),
             ("http://[::1]/a", "[::1]:80", "GET /a HTTP/1.1\r\nHost: [::1]"),

@@ -146,12 +146,8 @@ impl Pacing {
             return None;
         }
         self.next_reading = now + self.until_reading();
-        let pairs = [
-            (told.cpu, seen.cpu),
-            (told.memory, seen.memory),
-            (told.disk, seen.disk),
-            (told.network, seen.network),
-        ];
+        let pairs =
+            [(told.cpu, seen.cpu), (told.memory, seen.memory), (told.disk, seen.disk), (told.network, seen.network)];
         pairs.into_iter().any(has_changed).then_some(Reason::Figure)
     }
 

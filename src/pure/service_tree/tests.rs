@@ -62,8 +62,17 @@ fn those_that_need_a_failed_service_are_stopped_last_first_and_started_again_in_
     assert_eq!(
         fail(&mut tree, 1, |_| true),
         [
-            "database failed", "stop proxy", "stop app", "stop database", "start database", "check database",
-            "database restored", "start app", "check app", "start proxy", "check proxy",
+            "database failed",
+            "stop proxy",
+            "stop app",
+            "stop database",
+            "start database",
+            "check database",
+            "database restored",
+            "start app",
+            "check app",
+            "start proxy",
+            "check proxy",
         ]
     );
     assert!(tree.is_well());
@@ -78,8 +87,14 @@ fn services_that_do_not_need_it_are_left_alone() {
     assert_eq!(
         fail(&mut tree(), 0, |_| true),
         [
-            "address failed", "stop proxy", "stop address", "start address", "check address", "address restored",
-            "start proxy", "check proxy",
+            "address failed",
+            "stop proxy",
+            "stop address",
+            "start address",
+            "check address",
+            "address restored",
+            "start proxy",
+            "check proxy",
         ]
     );
 }
@@ -91,8 +106,14 @@ fn what_is_still_bad_is_left_stopped_and_abnormal_until_it_runs() {
     assert_eq!(
         done,
         [
-            "database failed", "stop proxy", "stop app", "stop database", "start database", "check database",
-            "database given up", "stop database",
+            "database failed",
+            "stop proxy",
+            "stop app",
+            "stop database",
+            "start database",
+            "check database",
+            "database given up",
+            "stop database",
         ]
     );
     assert!(!tree.is_well() && tree.is_idle());
@@ -114,9 +135,19 @@ fn one_that_does_not_start_again_holds_up_only_those_that_need_it() {
     assert_eq!(
         done,
         [
-            "address failed", "stop proxy", "stop app", "stop database", "stop address", "start address",
-            "check address", "address restored", "start database", "database given up", "stop database",
-            "start app", "check app",
+            "address failed",
+            "stop proxy",
+            "stop app",
+            "stop database",
+            "stop address",
+            "start address",
+            "check address",
+            "address restored",
+            "start database",
+            "database given up",
+            "stop database",
+            "start app",
+            "check app",
         ]
     );
     assert!(!tree.is_well());
@@ -132,9 +163,7 @@ fn a_restart_that_is_ordered_takes_the_last_service_or_the_one_that_was_given_up
     fail(&mut tree, 2, |step| step != Step::Start(2));
     assert_eq!(
         run(&mut tree, Event::Restart, |_| true),
-        [
-            "stop app", "start app", "check app", "app restored", "start proxy", "check proxy", "restart over: true",
-        ]
+        ["stop app", "start app", "check app", "app restored", "start proxy", "check proxy", "restart over: true",]
     );
     let failed = run(&mut tree, Event::Restart, |step| step != Step::Verify(4));
     assert_eq!(failed.last().unwrap(), "restart over: false");
