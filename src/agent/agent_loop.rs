@@ -1,5 +1,6 @@
 //! The agent's one loop: a look every 50 ms, a report when [`Pacing`] says so, an order when one comes, and a word at the end.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -36,6 +37,8 @@ pub struct Agent {
     pub check: Option<OwnCheck>,
     /// The services of its file.
     pub services: Option<Services>,
+    /// While it exists, the service is in maintenance.
+    pub maintenance_file: Option<PathBuf>,
     /// The balancer and the number of the last order to restart, while it goes on.
     pub restarting: Option<(usize, u64)>,
     /// How the service was at the last look.
@@ -68,7 +71,7 @@ impl Agent {
         let sample = self.sample(false);
         let now = time::now();
         if let Some(services) = &mut self.services {
-            services.tick(now);
+            services.tick(now, sample.service == Service::Maintenance);
         }
         let has_news = self.note_restart_news();
         match self.pacing.look(now, &sample) {
@@ -84,7 +87,9 @@ impl Agent {
         self.measure.follow(process.flatten());
         let look = self.measure.look(now, self.pacing.wants_figures(now), is_asked);
         let is_bad = self.check.as_ref().and_then(OwnCheck::is_good) == Some(false);
-        let service = if process == Some(None) || !look.is_alive {
+        let service = if self.maintenance_file.as_deref().is_some_and(Path::exists) {
+            Service::Maintenance
+        } else if process == Some(None) || !look.is_alive {
             Service::Down
         } else if is_bad || self.services.as_ref().is_some_and(|services| !services.are_well()) {
             Service::Abnormal

@@ -72,6 +72,9 @@ struct Options {
     /// A file of services, with what they need and how they are started and stopped.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// While this file exists, the service wants no requests, and nothing is started anew.
+    #[arg(long, value_name = "FILE")]
+    maintenance_file: Option<PathBuf>,
     /// Reports by the rules of the papers: signs of life every connections ÷ connections-max × 2 s, figures when they changed.
     #[arg(long)]
     classic: bool,
@@ -170,7 +173,7 @@ fn run(options: Options) -> Result<(), AgentError> {
         let mode = if options.classic { Mode::Classic } else { Mode::Promised };
         let (scope, process) = watched(&options)?;
         let services = if file.services.is_empty() { None } else { Some(Services::watch(file)?) };
-        let (speaker, arrivals) = Speaker::open(keys, &options.report_to, boot).await?;
+        let (speaker, arrivals) = Speaker::new(keys, &options.report_to, boot);
         let measured = MeasureOptions {
             port: options.service_port,
             connections_max: options.connections_max,
@@ -185,6 +188,7 @@ fn run(options: Options) -> Result<(), AgentError> {
             process,
             check: options.check.map(OwnCheck::begin),
             services,
+            maintenance_file: options.maintenance_file,
             restarting: None,
             last: Service::Up,
         };

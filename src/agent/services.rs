@@ -102,15 +102,15 @@ impl Services {
         self.restart.take()
     }
 
-    /// Looks at what runs, and at the services when it is time.
-    pub fn tick(&mut self, now: Timestamp) {
+    /// Looks at what runs, and at the services when it is time and nobody works on them.
+    pub fn tick(&mut self, now: Timestamp, is_in_maintenance: bool) {
         self.end_alerts(now);
         if let Some(is_good) = self.ended(now) {
             self.running = None;
             self.handle(now, Event::Ended(is_good));
         }
         let is_due = self.looked.is_none_or(|at| now.since(at) >= EVERY);
-        if !is_due || !self.tree.is_idle() {
+        if !is_due || is_in_maintenance || !self.tree.is_idle() {
             return;
         }
         self.looked = Some(now);

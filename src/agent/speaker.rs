@@ -3,12 +3,14 @@
 //!
 //! It refuses orders that are forged, expired, seen before or for another, and says so in the log, once a second at most.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tracing::warn;
 
 use crate::base::time::UnixNanos;
@@ -22,12 +24,33 @@ pub const PEERS_MAX: usize = 8;
 /// Datagrams that wait to be looked at; more wait in the kernel.
 const WAITING_MAX: usize = 32;
 
+/// After an error of a socket: each of them is told once, and one that is told for ever must not keep a core busy.
+const ERROR_PAUSE: Duration = Duration::from_millis(10);
+/// A socket that can't be used is opened anew this often at most: the machine's address may have changed, or come only now.
+const REOPEN: Duration = Duration::from_secs(1);
+
 /// A balancer.
 #[derive(Debug)]
 struct Peer {
-    socket: Arc<UdpSocket>,
+    address: SocketAddr,
+    /// `None`: there is no way to it, or was none at the last try.
+    line: Option<Line>,
+    tried: Option<UnixNanos>,
     obedience: Obedience,
     restart: Option<RestartNews>,
+}
+
+/// An open socket, and the task that listens at it.
+#[derive(Debug)]
+struct Line {
+    socket: Arc<UdpSocket>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 /// A datagram from a balancer, by its place.
@@ -40,6 +63,7 @@ pub struct Speaker {
     boot: u64,
     sequence: u64,
     peers: Vec<Peer>,
+    arrivals: mpsc::Sender<Arrival>,
     refused: Refusals,
 }
 
@@ -51,34 +75,26 @@ struct Refusals {
 }
 
 impl Speaker {
-    /// Opens the sockets; what arrives comes out of the other end. `boot` is the time.
-    ///
-    /// # Errors
-    /// Where a socket can't be had.
-    pub async fn open(
-        keys: AgentKeys,
-        balancers: &[SocketAddr],
-        boot: UnixNanos,
-    ) -> io::Result<(Self, mpsc::Receiver<Arrival>)> {
+    /// Speaks to these balancers; what arrives comes out of the other end. `boot` is the time. Needs a runtime around it.
+    pub fn new(keys: AgentKeys, balancers: &[SocketAddr], boot: UnixNanos) -> (Self, mpsc::Receiver<Arrival>) {
         let (arrivals, receiver) = mpsc::channel(WAITING_MAX);
-        let mut peers = Vec::new();
-        for (at, balancer) in balancers.iter().enumerate() {
-            let any: SocketAddr =
-                if balancer.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
-            let socket = UdpSocket::bind(any).await?;
-            socket.connect(balancer).await?;
-            let socket = Arc::new(socket);
-            tokio::spawn(listen(at, Arc::clone(&socket), arrivals.clone()));
-            peers.push(Peer { socket, obedience: Obedience::default(), restart: None });
-        }
-        Ok((Self { keys, boot: boot.0, sequence: 0, peers, refused: Refusals::default() }, receiver))
+        let peer = |address: &SocketAddr| Peer {
+            address: *address,
+            line: None,
+            tried: None,
+            obedience: Obedience::default(),
+            restart: None,
+        };
+        let peers = balancers.iter().map(peer).collect();
+        (Self { keys, boot: boot.0, sequence: 0, peers, arrivals, refused: Refusals::default() }, receiver)
     }
 
     /// Sends a report to everybody; one that can't be sent is as if it had been lost on the way.
     pub fn say(&mut self, report: &Report, now: UnixNanos) {
         self.sequence += 1;
         let report = Report { boot: self.boot, sequence: self.sequence, ..report.clone() };
-        for peer in &mut self.peers {
+        for (at, peer) in self.peers.iter_mut().enumerate() {
+            peer.keep_open(at, now, &self.arrivals);
             let mut nonce = Nonce([0; 16]);
             if aws_lc_rs::rand::fill(&mut nonce.0).is_err() {
                 continue;
@@ -93,8 +109,7 @@ impl Speaker {
             match seal_report(self.keys.server(), self.keys.report(), &message) {
                 Ok(datagram) => {
                     peer.obedience.sends(nonce, now);
-                    // Refused connections of a balancer that is not there come back here: it will be.
-                    let _ = peer.socket.try_send(&datagram);
+                    peer.send(&datagram);
                 }
                 Err(cause) => warn!("a report can't be sent: {cause}"),
             }
@@ -133,6 +148,45 @@ impl Speaker {
     }
 }
 
+impl Peer {
+    fn keep_open(&mut self, at: usize, now: UnixNanos, arrivals: &mpsc::Sender<Arrival>) {
+        if self.line.is_some() || self.tried.is_some_and(|tried| now.apart(tried) < REOPEN) {
+            return;
+        }
+        self.tried = Some(now);
+        match connect(self.address) {
+            Ok(socket) => {
+                let socket = Arc::new(socket);
+                let task = tokio::spawn(listen(at, Arc::clone(&socket), arrivals.clone()));
+                self.line = Some(Line { socket, task });
+            }
+            Err(cause) => warn!("there is no way to the balancer {}: {cause}", self.address),
+        }
+    }
+
+    fn send(&mut self, datagram: &[u8]) {
+        let Some(line) = &self.line else { return };
+        match line.socket.try_send(datagram) {
+            Ok(_) => {}
+            // Nobody listened there for the last report, or the buffer is full: as if this one had been lost.
+            Err(cause) if matches!(cause.kind(), ErrorKind::ConnectionRefused | ErrorKind::WouldBlock) => {}
+            Err(cause) => {
+                warn!("no report reaches the balancer {}: {cause}", self.address);
+                self.line = None;
+            }
+        }
+    }
+}
+
+fn connect(balancer: SocketAddr) -> io::Result<UdpSocket> {
+    let any: SocketAddr =
+        if balancer.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
+    let socket = std::net::UdpSocket::bind(any)?;
+    socket.connect(balancer)?;
+    socket.set_nonblocking(true)?;
+    UdpSocket::from_std(socket)
+}
+
 async fn listen(at: usize, socket: Arc<UdpSocket>, arrivals: mpsc::Sender<Arrival>) {
     let mut buffer = [0; DATAGRAM_MAX + 1];
     loop {
@@ -143,8 +197,8 @@ async fn listen(at: usize, socket: Arc<UdpSocket>, arrivals: mpsc::Sender<Arriva
                     return;
                 }
             }
-            // The balancer was not there for the last report. Each such word is taken once, so that this does not spin.
-            Err(_) => tokio::task::yield_now().await,
+            // The balancer was not there for the last report.
+            Err(_) => tokio::time::sleep(ERROR_PAUSE).await,
         }
     }
 }

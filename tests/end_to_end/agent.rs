@@ -133,8 +133,32 @@ fn a_failed_service_is_started_anew_with_those_that_need_it_in_order() {
     let alerts = || std::fs::read_to_string(services.path("alerts")).unwrap_or_default();
     crate::support::wait_for("the alert", crate::support::DEADLINE, || alerts().contains("app given-up").then_some(()));
     assert!(alerts().starts_with("database failed\n"), "{}", alerts());
-    assert_eq!(services.log()[6..], ["stop proxy", "stop app", "start app", "stop app"]);
+    let log = || Some(services.log()).filter(|log| log.len() >= 10);
+    let log = crate::support::wait_for("the last stop", crate::support::DEADLINE, log);
+    assert_eq!(log[6..], ["stop proxy", "stop app", "start app", "stop app"]);
     assert_ne!(balancer.wait("speaks", |_| true).report.service, Service::Up);
+}
+
+#[test]
+fn a_service_in_maintenance_wants_nothing_and_is_not_started_anew() {
+    let services = Services::new(&["app"]);
+    std::fs::write(services.path("services.kdl"), services.lines("app", "")).unwrap();
+    services.run("start", "app");
+    let mut balancer = Balancer::new();
+    let port = services.port("app").to_string();
+    let arguments = ["--service-port", &port, "--config", "services.kdl", "--maintenance-file", "closed"];
+    let _agent = Agent::start(services.folder.path(), &balancer, &arguments);
+    balancer.wait("is up", is(Service::Up));
+    std::fs::write(services.path("closed"), "").unwrap();
+    balancer.wait("is in maintenance", is(Service::Maintenance));
+    services.run("stop", "app");
+    let first = balancer.wait("speaks", |_| true);
+    let later = first.report.sequence + 20;
+    balancer.wait("speaks later", |message| message.report.sequence >= later);
+    assert_eq!(services.log(), ["start app", "stop app"], "whoever works on it is left alone");
+    std::fs::remove_file(services.path("closed")).unwrap();
+    balancer.wait("is up again", is(Service::Up));
+    assert_eq!(services.log(), ["start app", "stop app", "stop app", "start app"]);
 }
 
 #[test]
