@@ -236,3 +236,25 @@ fn start_log() {
         .with_filter(Targets::new().with_target("pointsman", tracing::Level::INFO));
     tracing_subscriber::registry().with(lines).init();
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_manual_has_every_option_and_no_other() {
+        let manual = include_str!("../../docs/feedback.md");
+        let command = Options::command();
+        let options: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+        let rows = manual.lines().filter_map(|line| line.strip_prefix("| `--"));
+        let told: Vec<_> = rows.filter_map(|row| row.split(['`', ' ']).next()).collect();
+        assert_eq!(told, options.into_iter().filter(|name| !["help", "version"].contains(name)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_command_line_is_well_made() {
+        Options::command().debug_assert();
+    }
+}

@@ -140,6 +140,25 @@ fn a_failed_service_is_started_anew_with_those_that_need_it_in_order() {
 }
 
 #[test]
+fn a_service_in_another_network_namespace_is_looked_at_there() {
+    const LISTEN: &str = "import socket; held = socket.create_server(('0.0.0.0', 8080)); held.accept()";
+    let folder = tempfile::tempdir().unwrap();
+    let is_root = nix::unistd::geteuid().is_root();
+    let mut command = std::process::Command::new("unshare");
+    command.args(if is_root { &["--net"][..] } else { &["--user", "--map-root-user", "--net"] });
+    let mut service = command.args(["python3", "-c", LISTEN]).spawn().unwrap();
+    std::fs::write(folder.path().join("pid"), service.id().to_string()).unwrap();
+    let mut balancer = Balancer::new();
+    let arguments = ["--service-port", "8080", "--pid-file", "pid", "--network-rate", "100MiB"];
+    let _agent = Agent::start(folder.path(), &balancer, &arguments);
+    let up = balancer.wait("is up", is(Service::Up));
+    assert_eq!(up.report.figures.connections, Some(0));
+    service.kill().unwrap();
+    service.wait().unwrap();
+    balancer.wait("is down", is(Service::Down));
+}
+
+#[test]
 fn a_service_in_maintenance_wants_nothing_and_is_not_started_anew() {
     let services = Services::new(&["app"]);
     std::fs::write(services.path("services.kdl"), services.lines("app", "")).unwrap();

@@ -239,6 +239,17 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_manual_loads_and_every_name_is_told_there() {
+        let manual = include_str!("../../../docs/feedback.md");
+        let example = manual.split("```kdl agent\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        let file = load(example).unwrap();
+        assert_eq!(file.services.iter().map(|service| service.needs.len()).collect::<Vec<_>>(), [0, 1, 1]);
+        for name in AGENT_FORM.names().chain(SERVICE.names()) {
+            assert!(manual.contains(&format!("`{name}`")) || manual.contains(&format!("`{name} ")), "{name}");
+        }
+    }
+
+    #[test]
     fn every_error_is_told_at_once() {
         let errors = load(
             r#"
