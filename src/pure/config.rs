@@ -6,6 +6,7 @@
 mod action;
 mod address;
 mod admin;
+pub mod agent_file;
 mod alert;
 mod answers;
 mod captures;
