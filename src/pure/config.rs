@@ -6,9 +6,13 @@
 mod action;
 mod address;
 mod admin;
+mod answers;
 mod captures;
 mod changes;
+mod check;
+mod detection;
 mod expect;
+mod feedback;
 mod field;
 pub mod files;
 mod fit;

@@ -65,7 +65,6 @@ impl Source {
             accept_errors: process.accept_errors.get(),
             snapshots_alive: counters.snapshots_alive.get(),
             panics: counters.panics.get(),
-            outcomes_dropped: counters.outcomes_dropped.get(),
             access_log: self.log.as_ref().map(log),
         }
     }
@@ -91,6 +90,7 @@ fn pool_status(pool: &PoolSnapshot) -> PoolStatus {
         name: settings.name.to_string(),
         scheduler: settings.scheduler.method.name().to_owned(),
         key: settings.key.as_ref().filter(|_| is_keyed).map(ToString::to_string),
+        check: settings.check.as_ref().map(|check| check.kind.to_string()),
         in_panic: pool.in_panic,
         queue,
         persistence: settings.persistence.as_ref().map(|_| table_status(pool.record.choices().usage())),
@@ -111,6 +111,7 @@ fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) 
         resets,
         response_timeouts,
         malformed,
+        taken_back,
         retries,
         client_aborts,
         connect_failures_in_a_row,
@@ -136,6 +137,7 @@ fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) 
             resets,
             response_timeouts,
             malformed,
+            taken_back,
             connects_in_a_row: connect_failures_in_a_row,
         },
         client_aborts,

@@ -178,6 +178,7 @@ impl Loading {
                     node: node.place(),
                     servers: node.children("server").map(|server| server.place()).collect(),
                     needs_secret: needs_secret(node),
+                    check: node.child("check").map(|check| check.place()),
                     tls: tls.or_else(|| protocol.map(UpstreamTlsPlaces::implied)),
                 });
             }
