@@ -100,6 +100,11 @@ impl Backend {
         client.ask(mood.path()).await.map(drop)
     }
 
+    /// Its control group, where it has one of its own.
+    pub fn group(&self) -> Option<&str> {
+        self.group.as_ref().map(|group| group.name.as_str())
+    }
+
     /// The process; `None` while it is dead.
     pub fn process(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
@@ -114,44 +119,59 @@ async fn answers(address: SocketAddr, alarm: &Alarm) -> bool {
 /// A control group with so much of a processor and no more. It goes when this is dropped; its processes must have ended by then.
 #[derive(Debug)]
 pub struct Group {
-    folder: PathBuf,
+    /// Its path below the folder of all groups, as an agent wants it.
+    pub name: String,
+    folders: Vec<PathBuf>,
 }
 
 /// The length of a period of the kernel's accounting: short, so that a server is slow and not halting.
 const PERIOD: Duration = Duration::from_millis(10);
+/// Where groups are.
+const GROUPS: &str = "/sys/fs/cgroup";
 
 impl Group {
     /// Makes one, of version 2 or of version 1, as the machine has it.
     pub fn make(name: &str, cores: f64) -> Outcome<Self> {
         let name = format!("pointsman-loadtest.{}.{name}", std::process::id());
-        let (version_2, version_1) = (Path::new("/sys/fs/cgroup"), Path::new("/sys/fs/cgroup/cpu"));
-        let is_version_2 = fs::read_to_string(version_2.join("cgroup.controllers"))
+        let root = Path::new(GROUPS);
+        let is_version_2 = fs::read_to_string(root.join("cgroup.controllers"))
             .is_ok_and(|controllers| controllers.split_whitespace().any(|controller| controller == "cpu"));
-        let folder = if is_version_2 { version_2.join(name) } else { version_1.join(name) };
-        fs::create_dir(&folder).doing(|| format!("making the control group {} (as root?)", folder.display()))?;
-        let group = Self { folder };
-        let (period, quota) = (PERIOD.as_micros(), PERIOD.mul_f64(cores).as_micros());
-        if is_version_2 {
-            group.write("cpu.max", &format!("{quota} {period}"))?;
+        // Version 1 has a folder for what a group may use, and one for what it has used.
+        let folders = if is_version_2 {
+            vec![root.join(&name)]
         } else {
-            group.write("cpu.cfs_period_us", &period.to_string())?;
-            group.write("cpu.cfs_quota_us", &quota.to_string())?;
+            ["cpu", "cpuacct"].map(|one| root.join(one).join(&name)).to_vec()
+        };
+        let group = Self { name, folders };
+        for folder in &group.folders {
+            fs::create_dir(folder).doing(|| format!("making the control group {} (as root?)", folder.display()))?;
+        }
+        let (period, quota) = (PERIOD.as_micros(), PERIOD.mul_f64(cores).as_micros());
+        let limits = if is_version_2 {
+            vec![("cpu.max", format!("{quota} {period}"))]
+        } else {
+            vec![("cpu.cfs_period_us", period.to_string()), ("cpu.cfs_quota_us", quota.to_string())]
+        };
+        if let Some(folder) = group.folders.first() {
+            limits.iter().try_for_each(|(file, text)| write(folder, file, text))?;
         }
         Ok(group)
     }
 
     fn take(&self, process: u32) -> Outcome<()> {
-        self.write("cgroup.procs", &process.to_string())
+        self.folders.iter().try_for_each(|folder| write(folder, "cgroup.procs", &process.to_string()))
     }
+}
 
-    fn write(&self, file: &str, text: &str) -> Outcome<()> {
-        fs::write(self.folder.join(file), text).doing(|| format!("writing {text} to {file}"))
-    }
+fn write(folder: &Path, file: &str, text: &str) -> Outcome<()> {
+    fs::write(folder.join(file), text).doing(|| format!("writing {text} to {file}"))
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Where a process is still in it, the folder stays: nothing depends on that.
-        let _ = fs::remove_dir(&self.folder);
+        for folder in &self.folders {
+            // Where a process is still in it, the folder stays: nothing depends on that.
+            let _ = fs::remove_dir(folder);
+        }
     }
 }

@@ -47,7 +47,8 @@ pub const RIVALS: [Rival; 5] = [
         "classic",
         "Pointsman, feedback \"classic\"",
         "    scheduler \"wlc\"\n    feedback \"classic\" preset=\"web\"",
-    ),
+    )
+    .with_classic_agents(),
     Rival::pointsman(
         "capacity",
         "Pointsman, feedback \"capacity\"",

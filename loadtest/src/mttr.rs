@@ -20,7 +20,7 @@ use crate::failure::{Outcome, While};
 use crate::figures::time;
 use crate::open_loop::{self, Arrival, End, Exchange};
 use crate::proxy::Product;
-use crate::reporter::{Agent, Keys};
+use crate::reporter::{Agent, Keys, Wanted};
 use crate::rival::{Inbox, Rival, Running};
 use crate::serve::Serve;
 use crate::statistics;

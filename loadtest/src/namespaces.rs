@@ -14,7 +14,7 @@ use crate::experiment::Ground;
 use crate::failure::Outcome;
 use crate::figures::time;
 use crate::open_loop::{self, Arrival, End};
-use crate::reporter::{Agent, Keys};
+use crate::reporter::{Agent, Keys, Wanted};
 use crate::rival::{Inbox, Rival, Running, full_name};
 use crate::serve::Serve;
 use crate::statistics;
@@ -70,7 +70,8 @@ impl Namespaces {
         let serves: Vec<Serve> = servers.iter().map(|server| server.serve.clone()).collect();
         let [rival] = RIVALS;
         let mut running = Running::start(&rival, &serves, Some(inbox), ground, &alarm).await?;
-        let start = |(server, place)| keys.start_agent(server, SLOTS, to, place, ground);
+        let wanted = |place| Wanted { to, connections_max: SLOTS, is_classic: false, place };
+        let start = |(server, place)| keys.start_agent(server, &wanted(place), ground);
         let mut agents = servers.iter().zip([&near, &far]).map(start).collect::<Outcome<Vec<Agent>>>()?;
         let from = alarm.now() + SETTLE;
         let exchanges = open_loop::offer(running.balancer.port, &arrivals(self.duration), from, &alarm).await?;

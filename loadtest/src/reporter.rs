@@ -58,28 +58,46 @@ impl Keys {
         Ok(file)
     }
 
-    /// Starts the agent of `backend`, which takes so many connections at a time; it lives at `place` and reports to `to`.
-    pub fn start_agent(
-        &self,
-        backend: &Backend,
-        connections_max: usize,
-        to: SocketAddr,
-        place: &Place,
-        ground: &Ground,
-    ) -> Outcome<Agent> {
+    /// Starts the agent of `backend`, as `wanted`.
+    pub fn start_agent(&self, backend: &Backend, wanted: &Wanted<'_>, ground: &Ground) -> Outcome<Agent> {
         let server = full_name(&backend.serve);
-        let said = format!("{}.{}.agent.stderr", to.port(), server.replace('/', "."));
-        let recipe = place
+        let name = server.replace('/', ".");
+        let mut recipe = wanted
+            .place
             .recipe(&self.agent)
-            .arguments(["--report-to".to_owned(), to.to_string(), "--server".to_owned(), server.clone()])
+            .arguments(["--report-to".to_owned(), wanted.to.to_string(), "--server".to_owned(), server.clone()])
             .argument("--key-file")
             .argument(self.of(&server)?)
             .arguments(["--service-port".to_owned(), backend.serve.address.port().to_string()])
-            .arguments(["--connections-max".to_owned(), connections_max.to_string()])
-            .errors(ground.site.append(&said)?);
+            .arguments(["--connections-max".to_owned(), wanted.connections_max.to_string()])
+            .errors(ground.site.append(&format!("{}.{name}.agent.stderr", wanted.to.port()))?);
+        if wanted.is_classic {
+            recipe = recipe.argument("--classic");
+        }
+        recipe = match (backend.group(), backend.process()) {
+            (Some(group), _) => recipe.argument("--cgroup").argument(group),
+            (None, Some(process)) => {
+                let file = format!("{name}.pid");
+                ground.site.write(&file, &format!("{process}\n"))?;
+                recipe.argument("--pid-file").argument(ground.site.path(&file))
+            }
+            (None, None) => recipe,
+        };
         let child = recipe.start().doing(|| format!("starting the agent of {server}"))?;
         Ok(Agent { child })
     }
+}
+
+/// What an agent is to be.
+pub struct Wanted<'a> {
+    /// Whom it reports to.
+    pub to: SocketAddr,
+    /// How many connections its server takes at a time.
+    pub connections_max: usize,
+    /// Whether it reports by the papers' rules.
+    pub is_classic: bool,
+    /// Where it lives.
+    pub place: &'a Place,
 }
 
 impl Agent {

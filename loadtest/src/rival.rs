@@ -26,6 +26,8 @@ pub struct Rival {
     pub lines: &'static str,
     /// Whether agents report to it.
     pub has_agents: bool,
+    /// Whether they do by the papers' rules.
+    pub has_classic_agents: bool,
     /// Whether it is a peer as it comes.
     pub is_default_peer: bool,
 }
@@ -33,17 +35,30 @@ pub struct Rival {
 impl Rival {
     /// Pointsman with these lines in its pool.
     pub const fn pointsman(key: &'static str, name: &'static str, lines: &'static str) -> Self {
-        Self { key, name, product: Product::Pointsman, lines, has_agents: true, is_default_peer: false }
+        Self {
+            key,
+            name,
+            product: Product::Pointsman,
+            lines,
+            has_agents: true,
+            has_classic_agents: false,
+            is_default_peer: false,
+        }
     }
 
     /// A peer with the lines of this mark.
     pub const fn peer(key: &'static str, name: &'static str, product: Product, mark: &'static str) -> Self {
-        Self { key, name, product, lines: mark, has_agents: false, is_default_peer: false }
+        Self { key, name, product, lines: mark, has_agents: false, has_classic_agents: false, is_default_peer: false }
     }
 
     /// The same, as it comes.
     pub const fn as_it_comes(self) -> Self {
         Self { is_default_peer: true, ..self }
+    }
+
+    /// The same, and agents report by the papers' rules.
+    pub const fn with_classic_agents(self) -> Self {
+        Self { has_classic_agents: true, ..self }
     }
 
     /// The same, and no agent reports to it.

@@ -12,7 +12,7 @@ use crate::experiment::Ground;
 use crate::failure::{Failure, Outcome};
 use crate::gauge::{self, Gauge};
 use crate::open_loop::{self, Arrival, End, Exchange};
-use crate::reporter::{Agent, Keys};
+use crate::reporter::{Agent, Keys, Wanted};
 use crate::rival::{Inbox, Rival, Running, full_name};
 use crate::serve::Serve;
 use crate::statistics::{self, Numbers};
@@ -234,9 +234,10 @@ impl Stage {
                 }
                 continue;
             };
-            agents.push(keys.start_agent(server, CONNECTIONS_MAX, gauge.address, &place, ground)?);
+            let wanted = |to, is_classic| Wanted { to, connections_max: CONNECTIONS_MAX, is_classic, place: &place };
+            agents.push(keys.start_agent(server, &wanted(gauge.address, false), ground)?);
             if let Some(to) = running.reports_to {
-                agents.push(keys.start_agent(server, CONNECTIONS_MAX, to, &place, ground)?);
+                agents.push(keys.start_agent(server, &wanted(to, rival.has_classic_agents), ground)?);
             }
         }
         Ok(Self { running, agents, gauge, is_by_agents: keys.is_some(), servers })
