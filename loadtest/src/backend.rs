@@ -44,8 +44,9 @@ pub struct Backend {
     /// How it is.
     pub serve: Serve,
     place: Place,
-    group: Option<Rc<Group>>,
+    /// Ends before its group goes: fields are dropped in order.
     child: Option<Child>,
+    group: Option<Rc<Group>>,
 }
 
 impl Backend {

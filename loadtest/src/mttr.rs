@@ -55,7 +55,8 @@ pub const RIVALS: [Rival; 8] = [
         "classic",
         "Pointsman, detect \"classic\"",
         "    scheduler \"wlc\"\n    detect \"classic\"\n    retry count=0",
-    ),
+    )
+    .with_classic_agents(),
     Rival::peer("nginx", "nginx", Product::Nginx, "untuned").as_it_comes(),
     Rival::peer("nginx-tuned", "nginx, tuned", Product::Nginx, "tuned"),
     Rival::peer("haproxy", "HAProxy", Product::Haproxy, "untuned").as_it_comes(),
@@ -242,10 +243,11 @@ impl Stage {
         let serves: Vec<Serve> = servers.iter().map(|server| server.serve.clone()).collect();
         let running = Running::start(rival, &serves, inbox, ground, alarm).await?;
         let agents = match (&keys, running.reports_to) {
-            (Some(keys), Some(to)) => servers
-                .iter()
-                .map(|server| keys.start_agent(server, SLOTS, to, &place, ground))
-                .collect::<Outcome<_>>()?,
+            (Some(keys), Some(to)) => {
+                let is_classic = rival.has_classic_agents;
+                let wanted = Wanted { to, connections_max: SLOTS, is_classic, place: &place };
+                servers.iter().map(|server| keys.start_agent(server, &wanted, ground)).collect::<Outcome<_>>()?
+            }
             _ => Vec::new(),
         };
         Ok(Self { servers, running, agents })
