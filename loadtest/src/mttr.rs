@@ -42,6 +42,8 @@ const AN_HOUR: f64 = 12.0;
 const SETTLE: Duration = Duration::from_secs(3);
 /// Of all connections that the two servers take, so many are in use while they are healthy: 95 %.
 const HEALTHY: usize = 2 * SLOTS * 95 / 100;
+/// A healthy load counts as such from this part of the answers on that it should bring.
+const ENOUGH: f64 = 0.8;
 
 /// Who is compared.
 pub const RIVALS: [Rival; 8] = [
@@ -150,7 +152,9 @@ impl Mttr {
             rows.push(row);
         }
         let mut healths = Vec::new();
-        let watched = self.rivals.iter().filter(|rival| rival.has_agents && !self.healthy.is_zero());
+        // Retries change nothing of what is suspected.
+        let is_watched = |rival: &&Rival| ["pointsman", "classic"].contains(&rival.key) && !self.healthy.is_zero();
+        let watched = self.rivals.iter().filter(is_watched);
         for rival in watched {
             let seen = self.healthy(rival, ground);
             crate::clock::go_on()?;
@@ -369,7 +373,10 @@ fn targets(rows: &[Row], healths: &[Health]) -> Vec<Target> {
     let best = rows.iter().filter(|row| row.rival.is_default_peer).filter_map(|row| Some(row.seen.as_ref().ok()?.mttr));
     let best = best.min_by(f64::total_cmp);
     let health = healths.iter().find(|health| health.rival.key == "pointsman");
-    let suspected = health.and_then(|health| Some(figure(health.seen.as_ref().ok()?.1)));
+    // A machine on which the load never came about has shown nothing, but for a suspicion.
+    let least = figure(HEALTHY) / WORK.as_secs_f64() * ENOUGH;
+    let seen = health.and_then(|health| health.seen.as_ref().ok());
+    let suspected = seen.filter(|(rate, suspected)| *rate >= least || *suspected > 0).map(|seen| figure(seen.1));
     vec![
         at_most("MTTR of Pointsman without retries, s an hour", of("pointsman"), Some(2.0)),
         at_most("MTTR of Pointsman with retries, s an hour", of("pointsman-retries"), Some(0.3)),
@@ -456,6 +463,11 @@ mod tests {
             |rows: &[Row], healths: &[Health]| targets(rows, healths).iter().map(|one| one.met).collect::<Vec<_>>();
         assert_eq!(met(&rows, &[health]), [Some(true), Some(true), Some(false), Some(false)]);
         assert_eq!(met(&rows[..1], &[]), [Some(true), None, None, None]);
+        let health = |rate, suspected| Health { rival: RIVALS[0], seen: Ok((rate, suspected)) };
+        let healthy = |health| met(&[], &[health])[3];
+        assert_eq!(healthy(health(1_140.0, 0)), Some(true));
+        assert_eq!(healthy(health(500.0, 0)), None, "the load never came about");
+        assert_eq!(healthy(health(500.0, 2)), Some(false));
     }
 
     #[test]
