@@ -6,9 +6,11 @@
 mod action;
 mod address;
 mod admin;
+mod agent_check;
 mod captures;
 mod changes;
 mod expect;
+mod feedback;
 mod field;
 pub mod files;
 mod fit;
@@ -83,6 +85,8 @@ pub struct Config {
     pub access_log: Option<AccessLog>,
     /// The unix socket at which operators ask the running proxy; `None`: nowhere.
     pub admin: Option<PathBuf>,
+    /// Where servers' agents report; `None`: nowhere.
+    pub feedback: Option<Feedback>,
     /// The limits that hold for the process and not for a listener.
     pub process: ProcessLimits,
     /// Where things stand in the files, for warnings.
@@ -115,6 +119,17 @@ impl Config {
         };
         u32::try_from(position).ok().map(ListenerIndex)
     }
+}
+
+/// Where servers' agents report, and what is believed there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feedback {
+    /// The UDP address and port; port 0 takes any free one.
+    pub address: SocketAddr,
+    /// The file of the master key, from which every agent's keys come.
+    pub key_file: PathBuf,
+    /// The only addresses that are listened to; empty: those of the configured servers.
+    pub sources: Vec<Cidr>,
 }
 
 /// Where a listener listens.

@@ -1,3 +1,4 @@
 //! Feedback: what servers say of themselves, and how it is carried. It refuses to judge: [`crate::pure::control`] weighs it.
 
+pub mod agent_check;
 pub mod report;

@@ -164,6 +164,7 @@ impl ServerRecord {
     #[cold]
     pub fn begin_measuring(&self) {
         self.load.pace.begins(time::now());
+        self.load.run_queue.count_sent();
     }
 
     /// Ends to measure an attempt that still has its place.

@@ -14,7 +14,7 @@ use super::node::Node;
 use super::places::{Places, PoolPlaces, RulePlaces, UpstreamTlsPlaces};
 use super::problem::{ConfigErrors, Problem, Problems};
 use super::source::Place;
-use super::{AccessLog, Config, LogFormat, address, admin, expect, identity_fields, listener, pool, rule, shape};
+use super::{AccessLog, Config, LogFormat, address, admin, expect, feedback, identity_fields, listener, pool, rule, shape};
 use crate::base::id::{ListenerIndex, PoolIndex};
 
 /// Reads the rule file or folder `entry` with all that it includes.
@@ -53,6 +53,7 @@ fn empty() -> Config {
         secret: None,
         access_log: None,
         admin: None,
+        feedback: None,
         process: Settings::default().process,
         places: Places::default(),
     }
@@ -84,7 +85,7 @@ impl Loading {
         for node in &nodes {
             shape::check_top(*node, &mut self.problems);
         }
-        for name in ["workers", "user", "access-log", "resolver", "secret", "admin"] {
+        for name in ["workers", "user", "access-log", "resolver", "secret", "admin", "feedback"] {
             self.check_single(name, named(name));
         }
         let mut top = Settings::default();
@@ -108,6 +109,8 @@ impl Loading {
         self.secret(named("secret").next());
         let admin = named("admin").next();
         self.config.admin = admin.and_then(|node| admin::read(node, &self.config.listeners, &mut self.problems));
+        self.config.feedback = named("feedback").next().and_then(|node| feedback::read(node, &mut self.problems));
+        self.config.places.feedback_key = named("feedback").next().and_then(feedback::key_place);
         self.process(named("workers").next(), named("user").next(), named("access-log").next());
         if named("listen").next().is_none() && !expanded.is_incomplete {
             let problem = Problem::nowhere(format!("{}: there is no `listen`", entry.display()));
@@ -179,6 +182,7 @@ impl Loading {
                     servers: node.children("server").map(|server| server.place()).collect(),
                     needs_secret: needs_secret(node),
                     tls: tls.or_else(|| protocol.map(UpstreamTlsPlaces::implied)),
+                    scheduler: node.child("scheduler").map(|node| node.place()),
                 });
             }
         }

@@ -1,11 +1,12 @@
 //! What all workers write of one server: requests in flight and connects that fail, which every choice reads, how long its
-//! answers take, added up for whoever asks, and its pace, for schedulers that ask. Atomics, relaxed where nobody waits for them. It
+//! answers take, added up for whoever asks, and its run queue and its pace, for schedulers that ask. Atomics, relaxed where nobody waits for them. It
 //! refuses to keep any further statistics: [`crate::shared::counters`] has them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::pace::Pace;
+use super::run_queue::RunQueue;
 
 /// What a choice asks of one server's present, over all workers: its requests in flight, and whether connects to it fail.
 /// Padded to a cache line of its own.
@@ -15,6 +16,8 @@ pub struct Load {
     active: AtomicU32,
     connect_failures: AtomicU32,
     answering: AtomicU64,
+    /// How long its run queue is, where its pool's scheduler asks.
+    pub run_queue: RunQueue,
     /// How fast it answers, where its pool's scheduler asks.
     pub pace: Pace,
 }

@@ -29,6 +29,7 @@ pub(crate) fn pool_of(name: &str, scheduler: impl Into<SchedulerConfig>, servers
         persistence: None,
         key_normalize: None,
         check: None,
+        agent_check: None,
         upstream: Upstream::default(),
         timeouts: Timeouts::default(),
         retry: Retry::default(),
