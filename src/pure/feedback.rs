@@ -1,4 +1,7 @@
 //! Feedback: what servers say of themselves, and how it is carried. It refuses to judge: [`crate::pure::control`] weighs it.
 
 pub mod agent_check;
+pub mod filter;
+pub mod guard;
+pub mod reception;
 pub mod report;
