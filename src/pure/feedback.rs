@@ -1,7 +1,10 @@
 //! Feedback: what servers say of themselves, and how it is carried. It refuses to judge: [`crate::pure::control`] weighs it.
 
+pub mod acceptance;
 pub mod agent_check;
 pub mod filter;
 pub mod guard;
+pub mod keys;
 pub mod reception;
 pub mod report;
+pub mod wire;
