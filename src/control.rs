@@ -1,5 +1,8 @@
 //! Control I/O: the thread that feeds the control core with what happens and carries out what it decides. It never touches
 //! a request: what it decides reaches requests through the snapshot.
+pub mod agent_check;
 pub mod control_loop;
+pub mod feedback;
+pub mod inputs;
 pub mod naming;
 pub mod probe;

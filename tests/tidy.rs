@@ -29,7 +29,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// What the operator layer may use of the two I/O layers: what a start puts together, what stops them and gives them orders.
 /// What happens on a connection is none of its business.
 const ORDERS: &[(&str, &[&str])] =
-    &[("request", &["worker", "listener", "process", "access_log"]), ("control", &["control_loop"])];
+    &[("request", &["worker", "listener", "process", "access_log"]), ("control", &["control_loop", "feedback", "inputs"])];
 
 /// Crates that only some layers may name: sockets, runtimes, logs for none below the I/O, and the general HTTP library for
 /// what is not forwarding.

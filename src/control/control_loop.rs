@@ -17,6 +17,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time;
+use crate::control::inputs::{Heard, Inputs};
 use crate::control::naming::{Found, Naming};
 use crate::control::probe::check_connect;
 use crate::pure::config::Config;
@@ -101,11 +102,20 @@ impl Handle {
 /// # Errors
 /// Where the thread or its runtime can't be made.
 pub fn start(store: Arc<SnapshotStore>, outcomes: Vec<OutcomeReceiver>) -> io::Result<Handle> {
+    let inputs = Inputs::none(store.process());
+    start_with(store, outcomes, inputs)
+}
+
+/// The same, with what servers say of themselves, and a way to their agents.
+///
+/// # Errors
+/// Where the thread or its runtime can't be made.
+pub fn start_with(store: Arc<SnapshotStore>, outcomes: Vec<OutcomeReceiver>, inputs: Inputs) -> io::Result<Handle> {
     let (sender, receiver) = mpsc::channel(ORDERS_MAX);
     let (tried, names_tried) = std::sync::mpsc::sync_channel(1);
     let make = || Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let thread = thread::start("control", make, |runtime| {
-        runtime.block_on(ControlLoop::new(store, outcomes, tried).serve(receiver));
+        runtime.block_on(ControlLoop::new(store, outcomes, inputs, tried).serve(receiver));
     })?;
     Ok(Handle { commands: sender, thread, names_tried })
 }
@@ -122,6 +132,10 @@ struct ControlLoop {
     seen: HashMap<ServerSlot, OutcomeSummary>,
     /// How many outcomes were dropped by the last tick.
     dropped: u64,
+    /// What servers say of themselves, and the way to their agents.
+    inputs: Inputs,
+    /// How many reports were lost by the last tick.
+    reports_lost: u64,
     effects: Vec<Effect>,
     checked: mpsc::Sender<CheckResult>,
     check_results: mpsc::Receiver<CheckResult>,
@@ -134,7 +148,12 @@ struct ControlLoop {
 }
 
 impl ControlLoop {
-    fn new(store: Arc<SnapshotStore>, outcomes: Vec<OutcomeReceiver>, tried: std::sync::mpsc::SyncSender<()>) -> Self {
+    fn new(
+        store: Arc<SnapshotStore>,
+        outcomes: Vec<OutcomeReceiver>,
+        inputs: Inputs,
+        tried: std::sync::mpsc::SyncSender<()>,
+    ) -> Self {
         let (naming, found) = Naming::new();
         let (checked, check_results) = mpsc::channel(CHECKS_MAX);
         // For jitter only.
@@ -146,6 +165,8 @@ impl ControlLoop {
             servers: HashMap::new(),
             seen: HashMap::new(),
             dropped: 0,
+            inputs,
+            reports_lost: 0,
             effects: Vec::new(),
             checked,
             check_results,
@@ -169,6 +190,7 @@ impl ControlLoop {
                     self.handle(Event::CheckDone(check, server, result));
                 }
                 Some(found) = self.found.recv() => self.found(found),
+                Some(heard) = self.inputs.heard.recv() => self.heard(&heard),
                 command = commands.recv() => match command {
                     Some(Command::Order(server, order)) => self.order(&server, order),
                     Some(Command::Reload(config, rules)) => {
@@ -188,7 +210,16 @@ impl ControlLoop {
         self.control.handle(time::now(), event, &mut self.effects);
     }
 
+    fn heard(&mut self, heard: &Heard) {
+        self.handle(Event::Report(heard.slot, heard.source, &heard.report));
+    }
+
     fn tick(&mut self) {
+        let lost = self.store.process().feedback.lost();
+        if lost != self.reports_lost {
+            self.reports_lost = lost;
+            self.handle(Event::ReportsDropped);
+        }
         self.gather_outcomes();
         let mut seen = std::mem::take(&mut self.seen);
         for (slot, mut summary) in seen.drain() {
@@ -323,7 +354,8 @@ impl ControlLoop {
                         run_check(check, Arc::clone(endpoint), proxy_protocol, self.checked.clone());
                     }
                 }
-                Effect::TakeBack(_) | Effect::Ask(_) => {}
+                Effect::Ask(slot) => self.inputs.orders.ask(slot),
+                Effect::TakeBack(_) => {}
                 Effect::Tell(change) => tell(&change),
             }
         }

@@ -26,8 +26,8 @@ pub(super) use text::{percent, table};
 
 pub use gather::Source;
 pub use report::{
-    Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus, ServerStatus,
-    Status, TableStatus, TopKey,
+    AgentCheckStatus, Answers, Failures, FeedbackStatus, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus,
+    QueueStatus, RefusedReports, ServerStatus, Status, TableStatus, TopKey,
 };
 
 /// How long the whole answer may take.

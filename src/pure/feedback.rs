@@ -2,6 +2,7 @@
 
 pub mod acceptance;
 pub mod agent_check;
+pub mod asking;
 pub mod filter;
 pub mod guard;
 pub mod keys;

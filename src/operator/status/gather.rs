@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::report::{
-    Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus, ServerStatus,
-    Status, TableStatus, TopKey,
+    AgentCheckStatus, Answers, Failures, FeedbackStatus, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus,
+    QueueStatus, RefusedReports, ServerStatus, Status, TableStatus, TopKey,
 };
 use crate::base::time::{self, Timestamp};
 use crate::pure::key_table::Usage;
@@ -17,8 +17,9 @@ use crate::pure::pool::{Candidate, State};
 use crate::request::access_log::LogCounters;
 use crate::request::process::Process;
 use crate::shared::counters::ServerFigures;
+use crate::shared::counters::feedback::FeedbackCounters;
 use crate::shared::queue::QueueFigures;
-use crate::shared::snapshot::{Endpoint, PoolSnapshot, SnapshotStore};
+use crate::shared::snapshot::{Endpoint, PoolSnapshot, Snapshot, SnapshotStore};
 
 /// How many of the hottest keys are told.
 const TOP_KEYS: usize = 10;
@@ -42,10 +43,10 @@ impl Source {
     /// The state now.
     pub fn status(&self) -> Status {
         let snapshot = self.store.load();
-        Status { process: self.process(), pools: snapshot.pools.iter().map(|pool| pool_status(pool)).collect() }
+        Status { process: self.process(&snapshot), pools: snapshot.pools.iter().map(|pool| pool_status(pool)).collect() }
     }
 
-    fn process(&self) -> ProcessStatus {
+    fn process(&self, snapshot: &Snapshot) -> ProcessStatus {
         let (process, counters) = (&self.process, &self.process.counters);
         let log = |counters: &Arc<LogCounters>| LogStatus {
             written: counters.written.load(Ordering::Relaxed),
@@ -67,7 +68,32 @@ impl Source {
             panics: counters.panics.get(),
             outcomes_dropped: counters.outcomes_dropped.get(),
             access_log: self.log.as_ref().map(log),
+            feedback: snapshot.config.feedback.as_ref().map(|_| feedback_status(&counters.feedback)),
+            agent_checks: snapshot.config.pools.iter().any(|pool| pool.agent_check.is_some()).then(|| AgentCheckStatus {
+                replies: counters.feedback.agent_checks.get(),
+                failed: counters.feedback.agent_checks_failed.get(),
+            }),
         }
+    }
+}
+
+fn feedback_status(counters: &FeedbackCounters) -> FeedbackStatus {
+    FeedbackStatus {
+        accepted: counters.accepted.get(),
+        refused: RefusedReports {
+            foreign: counters.foreign.get(),
+            malformed: counters.malformed.get(),
+            unknown: counters.unknown.get(),
+            limited: counters.limited.get(),
+            forged: counters.forged.get(),
+            late: counters.late.get(),
+            replayed: counters.replayed.get(),
+            unheard: counters.unheard.get(),
+        },
+        dropped_by_kernel: counters.dropped_by_kernel.get(),
+        dropped: counters.dropped.get(),
+        orders: counters.orders.get(),
+        orders_failed: counters.orders_failed.get(),
     }
 }
 
@@ -145,6 +171,7 @@ fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) 
         service_us: known(load.pace.service_nanos()),
         peak_latency_us: Some(micros(load.pace.peak_latency(time::now()))).filter(|micros| *micros > 0),
         capacity_per_second: load.pace.answers_per_second(time::now()).map(|answers| rounded(answers, 100.0)),
+        run_queue: load.run_queue.length(time::now()),
         keys,
     }
 }

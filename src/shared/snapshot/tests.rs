@@ -50,6 +50,7 @@ pub(crate) fn config_of(pools: Vec<Arc<Pool>>) -> Arc<Config> {
         secret: None,
         access_log: None,
         admin: None,
+        feedback: None,
         process: ProcessLimits::default(),
         places: Places::default(),
     })

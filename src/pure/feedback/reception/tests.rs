@@ -101,7 +101,7 @@ fn each_reason_to_refuse_is_told_apart() {
     let foreign = ([11, 0, 0, 1], 4_000).into();
     assert_eq!(receive(&mut reception, &report, foreign, 100), Err(Refused::Foreign));
     assert_eq!(receive(&mut reception, b"", agent.from, 100), Err(Refused::Malformed));
-    assert_eq!(receive(&mut reception, &report[..40], agent.from, 100), Err(Refused::Malformed));
+    assert_eq!(receive(&mut reception, &report[..30], agent.from, 100), Err(Refused::Malformed));
     let mut forged = report.clone();
     *forged.last_mut().unwrap() ^= 1;
     assert_eq!(receive(&mut reception, &forged, agent.from, 100), Err(Refused::Forged));
