@@ -142,7 +142,7 @@ fn new_master(file: &Path) -> Result<(), AgentKeyError> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
     use crate::pure::feedback::keys::AgentKeys;

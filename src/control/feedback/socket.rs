@@ -224,7 +224,7 @@ mod tests {
     }
 
     fn sender(last: u8) -> std::net::UdpSocket {
-        std::net::UdpSocket::bind(([127, 0, 0, last], 0)).unwrap()
+        std::net::UdpSocket::bind(SocketAddr::from(([127, 0, 0, last], 0))).unwrap()
     }
 
     fn only(last: u8) -> Cidr {
