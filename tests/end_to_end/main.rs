@@ -15,6 +15,7 @@ mod check;
 mod client_certificates;
 mod drain;
 mod explain;
+mod feedback;
 mod forwarding;
 mod h2;
 mod h2_abuse;
