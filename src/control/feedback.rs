@@ -215,7 +215,7 @@ impl Listening {
                 counters.dropped.add(1);
                 &counters.limited
             }
-            Refused::Limited(Admission::Stranger | Admission::Admitted) => &counters.limited,
+            Refused::Limited(Admission::Stranger | Admission::Admitted) | Refused::TooMany => &counters.limited,
             Refused::Forged => &counters.forged,
             Refused::Late => &counters.late,
             Refused::Replayed { .. } => &counters.replayed,

@@ -30,17 +30,17 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 
 /// Tokens that come back with time; there are at most those of one second.
 #[derive(Clone, Copy, Debug)]
-struct Bucket {
+pub(super) struct Bucket {
     tokens: f64,
     at: Timestamp,
 }
 
 impl Bucket {
-    fn full(rate: u32, now: Timestamp) -> Self {
+    pub(super) fn full(rate: u32, now: Timestamp) -> Self {
         Self { tokens: f64::from(rate), at: now }
     }
 
-    fn take(&mut self, rate: u32, now: Timestamp) -> bool {
+    pub(super) fn take(&mut self, rate: u32, now: Timestamp) -> bool {
         let rate = f64::from(rate);
         self.tokens = (self.tokens + now.since(self.at).as_secs_f64() * rate).min(rate);
         self.at = self.at.max(now);

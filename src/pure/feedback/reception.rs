@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time::{Timestamp, UnixNanos};
 use crate::pure::feedback::acceptance::{Acceptance, Refusal};
-use crate::pure::feedback::guard::{Admission, Guard};
+use crate::pure::feedback::guard::{Admission, Bucket, Guard};
 use crate::pure::feedback::keys::{AgentKeys, MasterKey};
 use crate::pure::feedback::wire::{self, Challenge, OrderKind, ServerName, SignedReport, WireError, seal_order};
 use crate::pure::rule::Cidr;
@@ -23,6 +23,9 @@ const INTRODUCTION_GAP: Duration = Duration::from_millis(20);
 
 /// An agent whose reports have been old for so long had its clock set back: it is introduced anew.
 const OLD_FOR: Duration = Duration::from_secs(5);
+
+/// The reports of one server that are told in a second: an agent sends ten by itself, some more of what changes, and answers.
+const REPORTS_RATE: u32 = 500;
 
 /// Whose datagrams are looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,6 +67,8 @@ pub enum Refused {
     Unknown,
     /// Its sender has had its share of checks.
     Limited(Admission),
+    /// It would count, but for so many others: its agent is mad, or its keys are somebody else's.
+    TooMany,
     /// It is not signed by the server's agent.
     Forged,
     /// It was sent too long ago, or the clocks differ.
@@ -106,6 +111,8 @@ struct Agent {
     /// Where its last report that counted came from.
     from: Option<SocketAddr>,
     introduced: Option<Timestamp>,
+    /// How many more are told.
+    reports: Bucket,
     /// Since when its reports have been old, one after the other.
     old_since: Option<Timestamp>,
 }
@@ -159,6 +166,7 @@ impl Reception {
                 acceptance: Acceptance::new(self.challenge),
                 from: None,
                 introduced: None,
+                reports: Bucket::full(REPORTS_RATE, Timestamp::ZERO),
                 old_since: None,
             });
             self.names.insert(slot, text.clone());
@@ -199,6 +207,9 @@ impl Reception {
             Ok(()) => {
                 agent.from = Some(from);
                 self.guard.prove(from, now);
+                if !agent.reports.take(REPORTS_RATE, now) {
+                    return Err(Refused::TooMany);
+                }
                 Ok(Received { slot: agent.slot, message })
             }
             Err(Refusal::Stale | Refusal::Future) => Err(Refused::Late),

@@ -172,6 +172,21 @@ fn a_flood_of_forgeries_costs_a_bounded_number_of_checks_and_stops_nobody() {
 }
 
 #[test]
+fn an_agent_whose_keys_are_somebody_elses_drowns_nobody() {
+    let (mut reception, mut agent) = (reception(1), Agent::new("a"));
+    agent.meet(&mut reception, 0);
+    let mut told = 0;
+    for number in 0..5_000 {
+        let report = agent.report(100);
+        match receive(&mut reception, &report, agent.from, 1_000 + number / 5) {
+            Ok(_) => told += 1,
+            Err(refused) => assert_eq!(refused, Refused::TooMany),
+        }
+    }
+    assert!(told <= 2 * REPORTS_RATE, "{told}");
+}
+
+#[test]
 fn introductions_are_few_however_many_ask() {
     let (mut reception, mut agent) = (reception(1), Agent::new("a"));
     let report = agent.report(0);
