@@ -17,6 +17,7 @@ mod check;
 mod client_certificates;
 mod drain;
 mod explain;
+mod feedback;
 mod forwarding;
 mod h2;
 mod h2_abuse;
