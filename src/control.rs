@@ -1,7 +1,9 @@
 //! Control I/O: the thread that feeds the control core with what happens and carries out what it decides. It never touches
 //! a request: what it decides reaches requests through the snapshot.
+pub mod agent_orders;
 pub mod checks;
 pub mod control_loop;
+mod follow_up;
 pub mod naming;
 pub mod probe;
 pub mod sight;

@@ -5,6 +5,7 @@
 //! has one, while requests wait there.
 pub mod choices;
 pub mod choose;
+pub mod control_report;
 pub mod cookie_sealer;
 pub mod counters;
 pub mod endpoint;

@@ -18,6 +18,7 @@ use tokio::time::MissedTickBehavior;
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time;
 use crate::control::checks::{CheckResult, Checks};
+use crate::control::follow_up::FollowUp;
 use crate::control::naming::{Found, Naming};
 use crate::control::sight::Sight;
 use crate::pure::config::Config;
@@ -25,6 +26,7 @@ use crate::pure::control::{Change, Control, Effect, Event, Order, ShareChange, T
 use crate::pure::feedback::report::Source;
 use crate::pure::pool::{Address, Share, State};
 use crate::pure::rule::compile::RuleSet;
+use crate::shared::control_report::ControlReportStore;
 use crate::shared::inbox::{Inbox, Order as WorkerOrder};
 use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore, StateChange};
 use crate::shared::spaced::Spaced;
@@ -97,18 +99,32 @@ impl Handle {
     }
 }
 
-/// Starts the control thread over the servers of the store's snapshot; `workers` take its orders, `connectors` shake hands
-/// with the servers of those pools that speak TLS.
+/// What the control thread works with.
+#[derive(Debug)]
+pub struct Start<'a> {
+    /// Where the servers' states are published.
+    pub store: Arc<SnapshotStore>,
+    /// The workers, which take its orders.
+    pub workers: Vec<Inbox>,
+    /// How hands are shaken with the servers of those pools that speak TLS.
+    pub connectors: &'a Connectors,
+    /// Where it tells what it knows.
+    pub reports: Arc<ControlReportStore>,
+}
+
+/// Starts the control thread over the servers of the store's snapshot.
 ///
 /// # Errors
 /// Where the thread or its runtime can't be made.
-pub fn start(store: Arc<SnapshotStore>, workers: Vec<Inbox>, connectors: &Connectors) -> io::Result<Handle> {
+pub fn start(start: Start<'_>) -> io::Result<Handle> {
+    let Start { store, workers, connectors, reports } = start;
     let connectors = Connectors::clone(connectors);
     let (sender, receiver) = mpsc::channel(ORDERS_MAX);
     let (tried, names_tried) = std::sync::mpsc::sync_channel(1);
     let make = || Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let thread = thread::start("control", make, move |runtime| {
-        runtime.block_on(ControlLoop::new(store, workers, &connectors, tried).serve(receiver));
+        let start = Start { store, workers, connectors: &connectors, reports };
+        runtime.block_on(ControlLoop::new(start, tried).serve(receiver));
     })?;
     Ok(Handle { commands: sender, thread, names_tried })
 }
@@ -131,15 +147,12 @@ struct ControlLoop {
     said_late: Spaced,
     /// Told once, when all have been.
     tried: std::sync::mpsc::SyncSender<()>,
+    follow_up: FollowUp,
 }
 
 impl ControlLoop {
-    fn new(
-        store: Arc<SnapshotStore>,
-        workers: Vec<Inbox>,
-        connectors: &Connectors,
-        tried: std::sync::mpsc::SyncSender<()>,
-    ) -> Self {
+    fn new(start: Start<'_>, tried: std::sync::mpsc::SyncSender<()>) -> Self {
+        let Start { store, workers, connectors, reports } = start;
         let (naming, found) = Naming::new();
         let (checks, check_results) = Checks::new(connectors);
         // For jitter only.
@@ -158,6 +171,7 @@ impl ControlLoop {
             names: HashMap::new(),
             said_late: Spaced::default(),
             tried,
+            follow_up: FollowUp::new(reports),
         };
         control_loop.know_servers();
         control_loop
@@ -186,10 +200,14 @@ impl ControlLoop {
                 },
             }
             self.carry_out();
+            self.follow_up.go_on(time::now(), &self.control);
         }
     }
 
     fn handle(&mut self, event: Event<'_>) {
+        if !matches!(event, Event::Tick) {
+            self.follow_up.note();
+        }
         self.control.handle(time::now(), event, &mut self.effects);
     }
 
@@ -298,6 +316,7 @@ impl ControlLoop {
             })
             .collect();
         self.handle(Event::Reload(&watched));
+        self.follow_up.reload(time::now(), &snapshot, &self.control);
     }
 
     fn carry_out(&mut self) {
@@ -305,7 +324,10 @@ impl ControlLoop {
         let snapshot = self.store.load();
         for effect in self.effects.drain(..) {
             match effect {
-                Effect::SetState(slot, state) => changes.push(StateChange { slot, state, share: None }),
+                Effect::SetState(slot, state) => {
+                    changes.push(StateChange { slot, state, share: None });
+                    self.follow_up.changed(time::now(), slot, &self.control);
+                }
                 Effect::SetShare(slot, share) => {
                     if let Some(state) = self.control.state(slot) {
                         changes.push(StateChange { slot, state, share: Some(share) });

@@ -25,6 +25,7 @@ use crate::request::access_log::{LogError, LogHandle, LogThread};
 use crate::request::listener::{self, ListenError, Listener, SocketFile};
 use crate::request::process::Process;
 use crate::request::worker::{self, Start};
+use crate::shared::control_report::ControlReportStore;
 use crate::shared::cookie_sealer::CookieSealer;
 use crate::shared::counters::ProcessCounters;
 use crate::shared::inbox::{Inbox, InboxError, ListeningSocket, Order};
@@ -187,14 +188,21 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
         })?;
         threads.push((format!("worker-{number}"), thread));
     }
+    let reports = Arc::new(ControlReportStore::default());
     let source = Source {
         started: time::now(),
         workers,
         process: Arc::clone(&shared),
         store: Arc::clone(&store),
+        reports: Arc::clone(&reports),
         log: log.as_ref().map(|log| Arc::clone(log.counters())),
     };
-    let control = control_loop::start(store, inboxes.clone(), &shared.connectors)?;
+    let control = control_loop::start(control_loop::Start {
+        store,
+        workers: inboxes.clone(),
+        connectors: &shared.connectors,
+        reports,
+    })?;
     if !control.wait_for_names(NAMES_WAIT) {
         tracing::warn!("the names of some servers are not resolved yet: they are unavailable until they are");
     }

@@ -395,6 +395,12 @@ impl Control {
         self.servers.get(&slot).map(Watch::state)
     }
 
+    /// Whether a server is known to be dead, also where it is kept because its pool has no other.
+    pub fn is_dead(&self, slot: ServerSlot) -> bool {
+        let (now, stretch) = (self.guard.last_tick(), self.guard.factor());
+        self.servers.get(&slot).is_some_and(|watch| watch.is_dead(now, stretch))
+    }
+
     /// Takes a dead server for Down, unless the pool can't do without it.
     fn fall_if_dead(&mut self, now: Timestamp, slot: ServerSlot, effects: &mut Vec<Effect>) {
         let stretch = self.guard.factor();

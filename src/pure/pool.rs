@@ -13,6 +13,7 @@ use crate::pure::detection::Detection;
 use crate::pure::feedback::weights::FeedbackConfig;
 use crate::pure::persistence::Persistence;
 use crate::pure::proxy_protocol::Version;
+use crate::pure::recovery::plan::Plan;
 use crate::pure::rule::KeySource;
 
 mod load;
@@ -403,6 +404,8 @@ pub struct Pool {
     pub retry: Retry,
     /// Where requests wait that no server has a place for; `None`: they are refused at once.
     pub queue: Option<QueueBounds>,
+    /// What is done to bring its servers back; `None`: nothing.
+    pub recovery: Option<Arc<Plan>>,
     /// How long the share of a server rises that comes back, or comes new by a reload; `None`: it has its whole share at once.
     pub slow_start: Option<Duration>,
 }

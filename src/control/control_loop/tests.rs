@@ -24,7 +24,9 @@ struct Bench {
 impl Bench {
     fn new(ports: &[u16]) -> Self {
         let store = Arc::new(store_of(vec![pool(ports)]));
-        let handle = start(Arc::clone(&store), Vec::new(), &Connectors::default()).unwrap();
+        let reports = Arc::default();
+        let connectors = &Connectors::default();
+        let handle = start(Start { store: Arc::clone(&store), workers: Vec::new(), connectors, reports }).unwrap();
         Self { store, handle }
     }
 

@@ -3,6 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::control::{AlertStatus, AvailabilityStatus, EvidenceStatus, RecoveryStatus};
+use super::feedback::FeedbackStatus;
+
 /// A running proxy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -43,6 +46,8 @@ pub struct ProcessStatus {
     pub panics: u64,
     /// The access log; none where there is none.
     pub access_log: Option<LogStatus>,
+    /// Alerts; all zero where nobody is alerted.
+    pub alerts: AlertStatus,
 }
 
 /// The access log.
@@ -71,6 +76,8 @@ pub struct PoolStatus {
     pub check: Option<String>,
     /// Whether suspicion is ignored, for so few of its servers are up.
     pub in_panic: bool,
+    /// How available it was: in service while one of its servers is.
+    pub availability: Option<AvailabilityStatus>,
     /// Its servers, in the order of the rule files, the backups behind the others.
     pub servers: Vec<ServerStatus>,
     /// Where its requests wait; none where they don't.
@@ -143,6 +150,14 @@ pub struct ServerStatus {
     pub capacity_per_second: Option<f64>,
     /// How many different keys it has got, about; where the scheduler goes by a key.
     pub keys: Option<u64>,
+    /// How available it was.
+    pub availability: Option<AvailabilityStatus>,
+    /// What was seen of it, the latest last.
+    pub evidence: Vec<EvidenceStatus>,
+    /// What is made of its reports; none where none came.
+    pub feedback: Option<FeedbackStatus>,
+    /// What was done to bring it back; none where its pool has no `recovery`.
+    pub recovery: Option<RecoveryStatus>,
 }
 
 /// Answers by the class of their status.

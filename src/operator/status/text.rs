@@ -2,6 +2,7 @@
 //! a key, what is known of its keys. Zeros of what should be zero are left out; nothing that came from a request reaches the
 //! terminal as a control character.
 
+use super::control::AvailabilityStatus;
 use super::report::{LocalityStatus, PoolStatus, ProcessStatus, ServerStatus, Status, TableStatus, TopKey};
 
 /// How many of the hottest keys are shown.
@@ -48,6 +49,8 @@ fn process_lines(process: &ProcessStatus) -> Vec<String> {
         (process.proxy_headers_refused, "connections were closed for their PROXY header"),
         (log.dropped, "lines of the access log were lost"),
         (log.errors, "writes of the access log failed"),
+        (process.alerts.failed, "alerts did not arrive"),
+        (process.alerts.dropped, "alerts were dropped because too many waited"),
         // A worker holds the one that it last looked at.
         (process.snapshots_alive.saturating_sub(process.workers as u64 + 1), "earlier snapshots are still held"),
     ];
@@ -72,6 +75,29 @@ fn pool_lines(pool: &PoolStatus) -> Vec<String> {
         lines.push(format!("  clients that belong to a server: {}", table_text(table)));
     }
     lines.extend(pool.locality.iter().flat_map(locality_lines));
+    lines.extend(control_lines(pool));
+    lines
+}
+
+/// What control knows of those that failed, or are not well.
+fn control_lines(pool: &PoolStatus) -> Vec<String> {
+    let mut lines = Vec::new();
+    let has_failed = |status: &AvailabilityStatus| status.failures > 0;
+    if let Some(availability) = pool.availability.filter(has_failed) {
+        lines.push(format!("  available: {}", availability.text()));
+    }
+    for server in &pool.servers {
+        if let Some(availability) = server.availability.filter(has_failed) {
+            lines.push(format!("  {} available: {}", server.name, availability.text()));
+        }
+        if let Some(last) = server.evidence.last().filter(|_| server.state != "up") {
+            lines.push(format!("  {} is {}: {}", server.name, server.state, last.text()));
+        }
+        if let Some(feedback) = &server.feedback {
+            lines.push(format!("  {} reports: {}", server.name, feedback.text()));
+        }
+        lines.extend(server.recovery.iter().flat_map(|recovery| recovery.lines(&server.name)));
+    }
     lines
 }
 
@@ -209,7 +235,7 @@ fn micros(micros: u64) -> String {
 }
 
 /// `2d 3h`: the two largest units.
-fn span(seconds: u64) -> String {
+pub(super) fn span(seconds: u64) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     let parts = units.iter().scan(seconds, |left, (size, unit)| {
         let count = *left / size;

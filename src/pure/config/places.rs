@@ -1,6 +1,8 @@
 //! Where in the rule files things stand, so that a warning about them can show the text. Each list runs beside the one of
 //! the same name in [`super::Config`].
 
+use std::path::PathBuf;
+
 use super::node::Node;
 use super::source::Place;
 
@@ -21,6 +23,17 @@ pub struct Places {
     pub secret: Option<Place>,
     /// That of `access-log`.
     pub access_log: Option<Place>,
+    /// The files with passwords and the secrets of webhooks.
+    pub secret_files: Vec<SecretFile>,
+}
+
+/// A file with a secret, and where it is named.
+#[derive(Clone, Debug)]
+pub struct SecretFile {
+    /// The file.
+    pub file: PathBuf,
+    /// Where it is named.
+    pub place: Place,
 }
 
 /// A listener's places.

@@ -8,7 +8,7 @@ use super::names::Unique;
 use super::node::Node;
 use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
-use super::{address, answers, check, detection, feedback, limits, persist, scheduler, upstream_tls};
+use super::{address, answers, check, detection, feedback, limits, persist, recovery, scheduler, upstream_tls};
 use crate::base::id::ServerId;
 use crate::pure::pool::{Pool, Server, UpstreamProtocol};
 use crate::pure::proxy_protocol::Version;
@@ -46,6 +46,7 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
         timeouts: settings.timeouts,
         retry: settings.retry,
         queue: node.child("queue").map(|_| settings.queue),
+        recovery: recovery::read(node, problems).map(Arc::new),
         slow_start: node.setting("slow-start").and_then(|value| value.duration()),
     }
 }

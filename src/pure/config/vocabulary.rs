@@ -52,7 +52,16 @@ static SERVER: NodeForm = NodeForm::new("server", r#"server "o1" "10.0.0.1:9000"
         Setting::one("backup", Kind::Switch),
         Setting::one("check-address", ADDRESS),
     ])
+    .holding(&[&MACHINE])
     .repeated();
+static MACHINE: NodeForm = NodeForm::new("machine", r#"machine "web1" mac="00:1b:21:aa:bb:cc" ipmi="10.0.9.1""#)
+    .taking(&[text("the machine's name")], 0)
+    .with(&[
+        Setting::text("mac", "the address of a network interface"),
+        Setting::text("ipmi", "a host, or an IP address"),
+        Setting::text("user", "a user's name"),
+        Setting::one("password-file", FILE),
+    ]);
 
 /// The schedulers that work.
 pub const SCHEDULERS: &[&str] = &[
@@ -152,6 +161,7 @@ static POOL: NodeForm = NodeForm::new("pool", r#"pool "origin" { server "o1" "10
         &ORCA,
         &DETECT,
         &POOL_FEEDBACK,
+        &RECOVERY,
     ])
     .repeated();
 static PERSIST: NodeForm = NodeForm::new("persist", r#"persist cookie="NAME" ttl="8h""#)
@@ -213,6 +223,13 @@ static CHECK: NodeForm = NodeForm::new("check", r#"check "http" path="/health""#
         Setting::text("service", "the name of a gRPC service"),
     ])
     .holding(&[&SENT_HEADER]);
+static RECOVERY: NodeForm = NodeForm::new("recovery", "recovery { wake-on-lan; ipmi }")
+    .with(&[Setting::one("restart", Kind::Switch), Setting::one("dry-run", Kind::Switch)])
+    .holding(&[&WAKE_ON_LAN, &IPMI]);
+static WAKE_ON_LAN: NodeForm = NodeForm::new("wake-on-lan", r#"wake-on-lan broadcast="10.0.0.255""#)
+    .with(&[Setting::text("broadcast", "an IP address")]);
+static IPMI: NodeForm =
+    NodeForm::new("ipmi", r#"ipmi program="/usr/bin/ipmitool""#).with(&[Setting::one("program", FILE)]);
 
 const HOST: Kind = text("a host, or `*.` and a domain");
 const MEDIA_TYPE: Kind = text("a media type such as `image/png` or `image/*`");
@@ -342,6 +359,23 @@ static ADMIN: NodeForm = NodeForm::new("admin", r#"admin "unix:/run/pointsman/ad
     .with(&[Setting::later("token-file"), Setting::later("hosts")])
     .holding(&[&ADMIN_TLS]);
 static ADMIN_TLS: NodeForm = NodeForm::later("tls");
+static ALERT: NodeForm =
+    NodeForm::new("alert", r#"alert { webhook "https://hooks.a.test/x" }"#).holding(&[&WEBHOOK, &MAIL]);
+static WEBHOOK: NodeForm = NodeForm::new("webhook", r#"webhook "https://hooks.a.test/x" secret-file="secrets/hook""#)
+    .taking(&[text("a URL")], 1)
+    .with(&[Setting::one("secret-file", FILE), Setting::one("ca", FILE)])
+    .repeated();
+static MAIL: NodeForm = NodeForm::new("mail", r#"mail to="ops@a.test" from="pointsman@a.test" smtp="mail.a.test""#)
+    .with(&[
+        Setting::list("to", text("an address of mail")),
+        Setting::text("from", "an address of mail"),
+        Setting::text("smtp", "a mail server"),
+        Setting::one("tls", Kind::Word { now: &["starttls", "implicit", "none"], later: &[] }),
+        Setting::text("user", "a user's name"),
+        Setting::one("password-file", FILE),
+        Setting::one("ca", FILE),
+    ])
+    .repeated();
 static FEEDBACK: NodeForm = NodeForm::later("feedback");
 static SECRET: NodeForm =
     NodeForm::new("secret", r#"secret file="/etc/pointsman/secret""#).with(&[Setting::one("file", FILE)]);
@@ -360,6 +394,7 @@ pub static FILE_FORM: NodeForm = NodeForm::new("", "").holding(&[
     &USER,
     &INCLUDE,
     &ADMIN,
+    &ALERT,
     &FEEDBACK,
     &SECRET,
     &RESOLVER,

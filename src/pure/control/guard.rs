@@ -46,6 +46,11 @@ impl Guard {
         Some(late)
     }
 
+    /// When time passed last.
+    pub(super) fn last_tick(&self) -> Timestamp {
+        self.last_tick.unwrap_or_default()
+    }
+
     /// Half a pool was suspected at once.
     pub(super) fn half_a_pool(&mut self) {
         self.stretch = (self.stretch + HALF_A_POOL).min(STRETCH_MAX);

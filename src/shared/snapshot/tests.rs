@@ -37,6 +37,7 @@ pub(crate) fn pool_of(name: &str, scheduler: impl Into<SchedulerConfig>, servers
         timeouts: Timeouts::default(),
         retry: Retry::default(),
         queue: None,
+        recovery: None,
         slow_start: None,
     })
 }
@@ -53,6 +54,8 @@ pub(crate) fn config_of(pools: Vec<Arc<Pool>>) -> Arc<Config> {
         secret: None,
         access_log: None,
         admin: None,
+        alert: Arc::default(),
+        machines: Arc::default(),
         process: ProcessLimits::default(),
         places: Places::default(),
     })
