@@ -22,6 +22,7 @@ use crate::operator::rule_files::DiskFiles;
 use crate::operator::secret::{Secret, SecretError};
 use crate::operator::status::Source;
 use crate::pure::config::{self, Config, ConfigErrors, ListenAddress};
+use crate::pure::control::CHECKS_MAX;
 use crate::pure::pool::Verification;
 use crate::pure::rule::compile::{CompileError, RuleSet};
 use crate::request::access_log::{LogError, LogHandle, LogThread};
@@ -38,7 +39,7 @@ use crate::transport::tls::{
     load_demanding,
 };
 
-/// Descriptors that are kept for what is not a client connection: logs, runtimes, checks.
+/// Descriptors that are kept for what is neither a client connection nor a check: logs, runtimes.
 const RESERVED_DESCRIPTORS: u64 = 64;
 /// How long a start waits for the names of servers: then they go on being asked for, and their servers are unavailable.
 const NAMES_WAIT: Duration = Duration::from_secs(3);
@@ -185,7 +186,10 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     }
     let counters = Arc::new(ProcessCounters::default());
     let store = Arc::new(SnapshotStore::new(Arc::clone(&config), rules, Arc::clone(&counters)));
-    let connections_max = config.process.connections_max.unwrap_or_else(|| connections_for(descriptors, &sockets));
+    let connections_max = config.process.connections_max.unwrap_or_else(|| {
+        let servers = config.pools.iter().map(|pool| pool.servers.len()).sum();
+        connections_for(descriptors, &sockets, servers)
+    });
     let seed = random_seed().ok_or(RunError::Random)?;
     let shared = Process::new(config.process, connections_max, seed, counters);
     let shared = Arc::new(shared.with_connectors(connectors).with_sealer(sealer));
@@ -285,10 +289,11 @@ fn random_seed() -> Option<u64> {
     Some(u64::from_ne_bytes(bytes))
 }
 
-/// Every client connection may need one to a server.
-fn connections_for(descriptors: u64, sockets: &[Vec<ListeningSocket>]) -> u32 {
+/// Every client connection may need one to a server. A check takes one, and is most wanted where there are many clients.
+fn connections_for(descriptors: u64, sockets: &[Vec<ListeningSocket>], servers: usize) -> u32 {
     let listening: usize = sockets.iter().map(Vec::len).sum();
-    let left = descriptors.saturating_sub(RESERVED_DESCRIPTORS + listening as u64) / 2;
+    let kept = RESERVED_DESCRIPTORS + listening as u64 + servers.min(CHECKS_MAX) as u64;
+    let left = descriptors.saturating_sub(kept) / 2;
     u32::try_from(left.max(1)).unwrap_or(u32::MAX)
 }
 
