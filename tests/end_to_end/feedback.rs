@@ -242,21 +242,20 @@ fn a_flood_of_forgeries_changes_nothing_and_stops_neither_agents_nor_requests() 
         std::thread::spawn(move || {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             let mut sent = 0u64;
-            while !is_over.load(Ordering::Relaxed) || sent < 20_000 {
+            while !is_over.load(Ordering::Relaxed) {
                 socket.send_to(&forged, to).unwrap();
                 sent += 1;
-                if sent % 64 == 0 {
-                    // No faster than about 100 000 in a second.
-                    std::thread::sleep(Duration::from_micros(600));
-                }
             }
             sent
         })
     };
-    for count in 2..12 {
-        let report = agent.report();
-        agent.send(&report);
-        wait_for_count(&proxy, "/feedback/accepted", count);
+    for count in 2..6 {
+        wait_for("a report to count", DEADLINE, || {
+            // One or the other may find no room in the socket's buffer.
+            let report = agent.report();
+            agent.send(&report);
+            (status(&proxy)["process"]["feedback"]["accepted"].as_u64()? >= count).then_some(())
+        });
         assert_eq!(proxy.client().get("/").status(), 200);
     }
     is_over.store(true, Ordering::Relaxed);
@@ -270,7 +269,7 @@ fn a_flood_of_forgeries_changes_nothing_and_stops_neither_agents_nor_requests() 
     });
     let limited = status["process"]["feedback"]["refused"]["limited"].as_u64().unwrap();
     assert!(limited > 0, "the work for one sender is bounded");
-    assert_eq!((status["process"]["feedback"]["accepted"].as_u64(), run_queues(&status)), (Some(11), vec![Some(3)]));
+    assert_eq!(run_queues(&status), [Some(3)]);
     assert_eq!(status["pools"][0]["servers"][0]["state"], "up");
 }
 
