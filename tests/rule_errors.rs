@@ -143,11 +143,6 @@ fn unknown_scheduler() {
 }
 
 #[test]
-fn later_node() {
-    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; check "/health" }"##));
-}
-
-#[test]
 fn admin_sockets() {
     insta::assert_snapshot!(said_of(r##"admin "127.0.0.1:9999""##));
     insta::assert_snapshot!(said_of(r##"admin "/run/admin.sock""##));

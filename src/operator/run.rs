@@ -13,8 +13,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::base::id::ListenerIndex;
 use crate::base::time;
+use crate::control::control_loop::{self, Equipment, EquipmentError};
+use crate::control::feedback;
 use crate::control::inputs::{InputThreads, OpenInputs};
-use crate::control::{control_loop, feedback};
 use crate::operator::admin::{Admin, AdminSocket};
 use crate::operator::agent_key::{MasterKeyError, read_master};
 use crate::operator::rule_files::DiskFiles;
@@ -27,10 +28,10 @@ use crate::request::access_log::{LogError, LogHandle, LogThread};
 use crate::request::listener::{self, ListenError, Listener, SocketFile};
 use crate::request::process::Process;
 use crate::request::worker::{self, Start};
+use crate::shared::control_report::ControlReportStore;
 use crate::shared::cookie_sealer::CookieSealer;
 use crate::shared::counters::ProcessCounters;
 use crate::shared::inbox::{Inbox, InboxError, ListeningSocket, Order};
-use crate::shared::outcome::outcome_queue;
 use crate::shared::snapshot::SnapshotStore;
 use crate::transport::tls::{
     AcceptorError, CertificateError, HTTP1, HTTP2, TicketSecret, TlsAcceptor, UpstreamTlsError, connectors,
@@ -75,6 +76,9 @@ pub enum RunError {
     /// The secret can't be used.
     #[error(transparent)]
     Secret(#[from] SecretError),
+    /// Alerts or recovery can't be set up.
+    #[error(transparent)]
+    Equipment(#[from] EquipmentError),
     /// There are no random numbers.
     #[error("the system gives no random numbers")]
     Random,
@@ -123,6 +127,7 @@ impl RunError {
             | Self::UpstreamTls { .. }
             | Self::Secret(_)
             | Self::MasterKey(_)
+            | Self::Equipment(EquipmentError::Password(_))
             | Self::NoUser(_) => 1,
             _ => 3,
         }
@@ -174,6 +179,7 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let inputs = open_inputs(&config)?;
     // Before the user changes: the folder may be root's. The thread changes its user with all others.
     let log = config.access_log.as_ref().map(LogThread::start).transpose()?;
+    let mut equipment = Equipment::of(&config)?;
     if let Some(user) = user {
         become_user(user?)?;
     }
@@ -181,37 +187,43 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let store = Arc::new(SnapshotStore::new(Arc::clone(&config), rules, Arc::clone(&counters)));
     let connections_max = config.process.connections_max.unwrap_or_else(|| connections_for(descriptors, &sockets));
     let seed = random_seed().ok_or(RunError::Random)?;
-    let shared = Process::new(config.process, connections_max, seed, Arc::clone(&counters));
+    let shared = Process::new(config.process, connections_max, seed, counters);
     let shared = Arc::new(shared.with_connectors(connectors).with_sealer(sealer));
 
-    let mut receivers = Vec::with_capacity(workers);
     let mut inboxes = Vec::with_capacity(workers);
     let mut threads = Vec::with_capacity(workers);
     for number in 0..workers {
         let (inbox, orders) = Inbox::new();
-        let (outcomes, receiver) = outcome_queue(Arc::clone(&counters));
-        receivers.push(receiver);
         inboxes.push(inbox);
         let thread = worker::start(Start {
             number,
             shared: Arc::clone(&shared),
             store: Arc::clone(&store),
-            outcomes,
             log: log.as_ref().map(LogHandle::worker),
             inbox: orders,
             listeners: listeners.clone(),
         })?;
         threads.push((format!("worker-{number}"), thread));
     }
+    let reports = Arc::new(ControlReportStore::default());
     let source = Source {
         started: time::now(),
         workers,
         process: Arc::clone(&shared),
         store: Arc::clone(&store),
+        reports: Arc::clone(&reports),
         log: log.as_ref().map(|log| Arc::clone(log.counters())),
     };
-    let (heard, inputs) = inputs.start(&store)?;
-    let control = control_loop::start_with(store, receivers, heard)?;
+    let (inputs, input_threads) = inputs.start(&store)?;
+    equipment.orders.clone_from(&inputs.orders);
+    let control = control_loop::start(control_loop::Start {
+        store,
+        workers: inboxes.clone(),
+        connectors: &shared.connectors,
+        reports,
+        equipment,
+        inputs,
+    })?;
     if !control.wait_for_names(NAMES_WAIT) {
         tracing::warn!("the names of some servers are not resolved yet: they are unavailable until they are");
     }
@@ -231,7 +243,7 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     }
     tracing::info!("{workers} workers, at most {connections_max} connections, {descriptors} descriptors");
     let drain_timeout = config.process.drain_timeout;
-    Ok(Running { inboxes, threads, control: Some(control), inputs, log, admin, drain_timeout, _socket_files: files })
+    Ok(Running { inboxes, threads, control: Some(control), inputs: input_threads, log, admin, drain_timeout, _socket_files: files })
 }
 
 /// What servers say of themselves: its key is read and its socket bound before the user changes.

@@ -3,7 +3,10 @@
 //!
 //! It refuses to wait: a proxy that does not answer in time is an error, and so is an answer without an end.
 
+mod control;
+mod feedback;
 mod gather;
+mod heard;
 mod report;
 mod text;
 
@@ -24,10 +27,13 @@ use crate::pure::h1::response::{ResponseHead, parse_response_head};
 
 pub(super) use text::{percent, table};
 
+pub use control::{AlertStatus, AvailabilityStatus, EvidenceStatus, RecoveryStatus, StepStatus};
+pub use feedback::FeedbackStatus;
 pub use gather::Source;
+pub use heard::{AgentCheckStatus, RefusedReports, ReportsStatus};
 pub use report::{
-    AgentCheckStatus, Answers, Failures, FeedbackStatus, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus,
-    QueueStatus, RefusedReports, ServerStatus, Status, TableStatus, TopKey,
+    Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus, ServerStatus,
+    Status, TableStatus, TopKey,
 };
 
 /// How long the whole answer may take.

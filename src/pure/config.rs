@@ -7,8 +7,12 @@ mod action;
 mod address;
 mod admin;
 mod agent_check;
+mod alert;
+mod answers;
 mod captures;
 mod changes;
+mod check;
+mod detection;
 mod expect;
 mod feedback;
 mod field;
@@ -21,6 +25,7 @@ mod key;
 mod lexical;
 pub mod limit_table;
 mod limits;
+mod listening;
 mod listener;
 mod load;
 mod misplaced;
@@ -33,6 +38,7 @@ pub mod places;
 mod pool;
 mod predicates;
 pub mod problem;
+mod recovery;
 mod rule;
 mod scheduler;
 mod shape;
@@ -49,8 +55,10 @@ use std::time::Duration;
 
 use crate::base::id::{ListenerIndex, PoolIndex};
 use crate::base::units::Bytes;
+use crate::pure::alert::target::Targets;
 use crate::pure::h1::request::HeadLimits;
 use crate::pure::pool::Pool;
+use crate::pure::recovery::plan::Machines;
 use crate::pure::rule::{Action, Cidr, Rule};
 
 pub use expect::url_trouble;
@@ -59,7 +67,7 @@ pub use files::{MemoryFiles, RuleFiles};
 pub use include::{FILES_MAX, INCLUDE_DEPTH_MAX};
 pub use limit_table::{LIMITS, LimitEntry};
 pub use load::{load, load_text};
-pub use places::{Places, PoolPlaces, UpstreamTlsPlaces};
+pub use places::{Places, PoolPlaces, SecretFile, UpstreamTlsPlaces};
 pub use problem::{ConfigErrors, Problem};
 
 /// Everything that rule files say, checked: every name resolved, every pattern valid.
@@ -87,6 +95,10 @@ pub struct Config {
     pub admin: Option<PathBuf>,
     /// Where servers' agents report; `None`: nowhere.
     pub feedback: Option<Feedback>,
+    /// Who is told of servers that fail.
+    pub alert: Arc<Targets>,
+    /// The machines of servers.
+    pub machines: Arc<Machines>,
     /// The limits that hold for the process and not for a listener.
     pub process: ProcessLimits,
     /// Where things stand in the files, for warnings.

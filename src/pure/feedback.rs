@@ -6,6 +6,8 @@ pub mod asking;
 pub mod filter;
 pub mod guard;
 pub mod keys;
+pub mod orca;
 pub mod reception;
 pub mod report;
+pub mod weights;
 pub mod wire;

@@ -8,6 +8,7 @@
 #[path = "../support/harness.rs"]
 mod support;
 
+mod active_checks;
 mod again_h2c;
 mod bodies;
 mod cancellation;
@@ -38,6 +39,7 @@ mod pools;
 mod proxy_protocol;
 mod proxy_protocol_upstream;
 mod queue;
+mod recovery;
 mod reports;
 mod retry;
 mod rules_applied;
