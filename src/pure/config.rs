@@ -7,6 +7,7 @@ mod action;
 mod address;
 mod admin;
 mod agent_check;
+pub mod agent_file;
 mod alert;
 mod answers;
 mod captures;

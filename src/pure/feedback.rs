@@ -7,6 +7,8 @@ pub mod filter;
 pub mod guard;
 pub mod keys;
 pub mod orca;
+pub mod own_check;
+pub mod pacing;
 pub mod reception;
 pub mod report;
 pub mod weights;

@@ -10,6 +10,7 @@ mod support;
 
 mod active_checks;
 mod again_h2c;
+mod agent;
 mod bodies;
 mod cancellation;
 mod check;

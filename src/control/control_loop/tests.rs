@@ -158,6 +158,7 @@ fn what_is_to_be_taken_back_is_told_to_every_worker_behind_the_states() {
         connectors: &Connectors::default(),
         reports: Arc::default(),
         equipment: Equipment::default(),
+        inputs: Inputs::none(store.process()),
     };
     let mut control = ControlLoop::new(start, tried);
     let slot = ServerSlot(1);
