@@ -375,7 +375,7 @@ static ADMIN: NodeForm = NodeForm::new("admin", r#"admin "unix:/run/pointsman/ad
     .holding(&[&ADMIN_TLS]);
 static ADMIN_TLS: NodeForm = NodeForm::later("tls");
 static FEEDBACK: NodeForm =
-    NodeForm::new("feedback", r#"feedback "10.0.0.1:9787" { key-file "/etc/pointsman/agents.key" }"#)
+    NodeForm::new("feedback", r#"feedback "10.0.0.1:7946" { key-file "/etc/pointsman/agents.key" }"#)
         .taking(&[ADDRESS], 1)
         .with(&[Setting::one("key-file", FILE), Setting::list("sources", text("an address range"))]);
 static ALERT: NodeForm =
