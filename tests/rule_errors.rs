@@ -143,11 +143,6 @@ fn unknown_scheduler() {
 }
 
 #[test]
-fn later_setting() {
-    insta::assert_snapshot!(said_of(r##"admin "unix:run/a.sock" token-file="tokens""##));
-}
-
-#[test]
 fn admin_sockets() {
     insta::assert_snapshot!(said_of(r##"admin "127.0.0.1:9999""##));
     insta::assert_snapshot!(said_of(r##"admin "/run/admin.sock""##));

@@ -7,13 +7,13 @@ use said::said_of;
 
 #[test]
 fn feedback_without_a_key() {
-    insta::assert_snapshot!(said_of(r##"feedback "127.0.0.1:9787""##));
+    insta::assert_snapshot!(said_of(r##"feedback "127.0.0.1:7946""##));
 }
 
 #[test]
 fn feedback_twice() {
     insta::assert_snapshot!(said_of(
-        r##"feedback "127.0.0.1:9787" { key-file "k" }
+        r##"feedback "127.0.0.1:7946" { key-file "k" }
 feedback "127.0.0.1:9788" { key-file "k" }"##
     ));
 }
@@ -25,7 +25,7 @@ fn feedback_at_a_unix_socket() {
 
 #[test]
 fn feedback_from_a_name() {
-    insta::assert_snapshot!(said_of(r##"feedback "127.0.0.1:9787" { key-file "k"; sources "backend.test" }"##));
+    insta::assert_snapshot!(said_of(r##"feedback "127.0.0.1:7946" { key-file "k"; sources "backend.test" }"##));
 }
 
 #[test]

@@ -17,6 +17,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time;
+use crate::control::agent_orders::AgentOrder;
 use crate::control::checks::{CheckResult, Checks};
 use crate::control::follow_up::FollowUp;
 use crate::control::inputs::{Heard, Inputs};
@@ -26,7 +27,6 @@ use crate::control::sight::Sight;
 use crate::pure::config::Config;
 use crate::pure::control::{Change, Control, Effect, Event, Order, ShareChange, TICK, Watched};
 use crate::pure::feedback::report::Source;
-use crate::pure::feedback::wire::{RestartNews, RestartProgress};
 use crate::pure::pool::{Address, Share, State};
 use crate::pure::rule::compile::RuleSet;
 use crate::shared::control_report::ControlReportStore;
@@ -118,7 +118,7 @@ pub struct Start<'a> {
     pub reports: Arc<ControlReportStore>,
     /// What it brings servers back with, and tells people.
     pub equipment: Equipment,
-    /// What servers say of themselves, and the way to their agents.
+    /// What servers say of themselves.
     pub inputs: Inputs,
 }
 
@@ -173,8 +173,7 @@ impl ControlLoop {
         // For jitter only.
         let seed = time::wall_clock().duration_since(UNIX_EPOCH).map_or(0, |since| u64::from(since.subsec_nanos()));
         let alerted = Arc::clone(&store.load().config.alert);
-        let (follow_up, step_results) =
-            FollowUp::new(reports, (equipment, alerted), inputs.orders.clone(), connectors, seed);
+        let (follow_up, step_results) = FollowUp::new(reports, (equipment, alerted), connectors, seed);
         let mut control_loop = Self {
             store,
             workers,
@@ -239,15 +238,6 @@ impl ControlLoop {
 
     fn heard(&mut self, heard: &Heard) {
         self.handle(Event::Report(heard.slot, heard.source, &heard.report));
-        if heard.source == Source::Agent {
-            self.follow_up.heard(time::now(), heard.slot, heard.report.promised_next);
-        }
-        if let Some(news) = &heard.restart
-            && let Some(endpoint) = self.servers.get(&heard.slot)
-        {
-            tell_restart(&endpoint.server.id, news);
-        }
-        self.follow_up.note();
     }
 
     fn tick(&mut self) {
@@ -391,7 +381,7 @@ impl ControlLoop {
                     }
                 }
                 Effect::TakeBack(slot) => silent.push(slot),
-                Effect::Ask(slot) => self.inputs.orders.ask(slot),
+                Effect::Ask(slot) => self.inputs.order(slot, AgentOrder::Question),
                 Effect::SetMax(slot, max) => maxima.push((slot, max)),
                 Effect::SetCounter(slot, counter) => {
                     if let Some(endpoint) = self.servers.get(&slot) {
@@ -430,15 +420,6 @@ fn tell(change: &Change) {
         State::Up | State::Recovering | State::Drained | State::Maintenance => {
             tracing::info!("server {server} was {from} and is {to}: {because}");
         }
-    }
-}
-
-fn tell_restart(server: &ServerId, news: &RestartNews) {
-    match news.progress {
-        RestartProgress::Running => tracing::debug!("the agent of {server} restarts its service"),
-        RestartProgress::Done => tracing::info!("the agent of {server} has restarted its service"),
-        RestartProgress::Refused => tracing::warn!("the agent of {server} refuses to restart its service"),
-        RestartProgress::Failed => tracing::warn!("the agent of {server} could not restart its service"),
     }
 }
 

@@ -19,12 +19,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::base::id::ServerSlot;
 use crate::base::time::{self, Timestamp, UnixNanos};
-use crate::control::inputs::{AgentOrder, Heard, ReportSender};
+use crate::control::agent_orders::AgentOrder;
+use crate::control::inputs::{Heard, ReportSender};
 use crate::pure::feedback::guard::Admission;
 use crate::pure::feedback::keys::MasterKey;
 use crate::pure::feedback::reception::{Received, Reception, Refused, Sources};
 use crate::pure::feedback::report::Source;
-use crate::pure::feedback::wire::{Challenge, DATAGRAM_MAX};
+use crate::pure::feedback::wire::{Challenge, DATAGRAM_MAX, OrderKind, RestartNews, RestartProgress};
 use crate::pure::pool::Address;
 use crate::pure::rule::Cidr;
 use crate::shared::counters::feedback::FeedbackCounters;
@@ -64,7 +65,7 @@ pub(super) fn start(
     master: MasterKey,
     store: Arc<SnapshotStore>,
     reports: ReportSender,
-    orders: mpsc::Receiver<AgentOrder>,
+    orders: mpsc::Receiver<(ServerSlot, AgentOrder)>,
     stop: oneshot::Receiver<()>,
 ) -> io::Result<JoinHandle<()>> {
     let challenge = challenge()?;
@@ -97,6 +98,8 @@ struct Listening {
     servers: HashMap<ServerSlot, Arc<Endpoint>>,
     /// When each agent was last heard.
     heard: HashMap<ServerSlot, Timestamp>,
+    /// How the last restart of each went.
+    restarts: HashMap<ServerSlot, RestartNews>,
     rounds: Rounds,
     /// Which snapshot's servers these are.
     whereabouts: Option<u64>,
@@ -116,6 +119,7 @@ impl Listening {
             reports,
             servers: HashMap::new(),
             heard: HashMap::new(),
+            restarts: HashMap::new(),
             rounds: Rounds::default(),
             whereabouts: None,
             has_drops: false,
@@ -129,7 +133,7 @@ impl Listening {
 
     async fn serve(
         mut self,
-        mut orders: mpsc::Receiver<AgentOrder>,
+        mut orders: mpsc::Receiver<(ServerSlot, AgentOrder)>,
         mut stop: oneshot::Receiver<()>,
     ) -> io::Result<()> {
         let mut buffer = [0; DATAGRAM_MAX + 1];
@@ -140,7 +144,7 @@ impl Listening {
                     ready?;
                     self.receive(&mut buffer);
                 }
-                Some(order) = orders.recv() => self.order(order),
+                Some((slot, order)) = orders.recv() => self.order(slot, order),
                 () = tokio::time::sleep_until(time::instant_of(next_look).into()) => {}
                 _ = &mut stop => return Ok(()),
             }
@@ -201,7 +205,24 @@ impl Listening {
         if let (Some(length), Some(endpoint)) = (message.report.figures.run_queue, self.servers.get(&slot)) {
             endpoint.record.load.run_queue.hear(length, now + holds);
         }
-        self.reports.send(Heard { slot, source: Source::Agent, report: message.report, restart: message.restart });
+        self.tell_restart(slot, message.restart);
+        self.reports.send(Heard { slot, source: Source::Agent, report: message.report });
+    }
+
+    /// Says how a restart went that was ordered, once for each step of it.
+    fn tell_restart(&mut self, slot: ServerSlot, news: Option<RestartNews>) {
+        let Some(news) = news else { return };
+        if self.restarts.insert(slot, news) == Some(news) {
+            return;
+        }
+        let Some(endpoint) = self.servers.get(&slot) else { return };
+        let id = &endpoint.server.id;
+        match news.progress {
+            RestartProgress::Running => tracing::info!("the agent of {id} restarts its service"),
+            RestartProgress::Done => tracing::info!("the agent of {id} has restarted its service"),
+            RestartProgress::Failed => tracing::warn!("the agent of {id} could not restart its service"),
+            RestartProgress::Refused => tracing::warn!("the agent of {id} does not restart its service"),
+        }
     }
 
     fn refuse(&mut self, refused: Refused, bytes: &[u8], from: SocketAddr) {
@@ -234,9 +255,13 @@ impl Listening {
         }
     }
 
-    fn order(&mut self, order: AgentOrder) {
+    fn order(&mut self, slot: ServerSlot, order: AgentOrder) {
         let wall = UnixNanos::of(time::wall_clock());
-        match self.reception.order(order.slot, order.kind, order.number, wall) {
+        let kind = match order {
+            AgentOrder::Question => OrderKind::Question,
+            AgentOrder::Restart => OrderKind::Restart,
+        };
+        match self.reception.order(slot, kind, wall) {
             Ok((datagram, to)) => self.send(&datagram, to),
             Err(_) => self.counters().orders_failed.add(1),
         }
@@ -287,7 +312,7 @@ impl Listening {
         let wall = UnixNanos::of(time::wall_clock());
         for slot in asked {
             // Who has never been heard of can't be asked, and is passed over as it is.
-            if let Ok((question, to)) = self.reception.question(slot, wall) {
+            if let Ok((question, to)) = self.reception.order(slot, OrderKind::Question, wall) {
                 self.send(&question, to);
             }
         }
@@ -303,6 +328,7 @@ impl Listening {
         let endpoints = || snapshot.pools.iter().flat_map(|pool| &pool.endpoints);
         self.servers = endpoints().map(|endpoint| (endpoint.record.slot, Arc::clone(endpoint))).collect();
         self.heard.retain(|slot, _| self.servers.contains_key(slot));
+        self.restarts.retain(|slot, _| self.servers.contains_key(slot));
         self.rounds.follow(&snapshot);
         let sources = sources(&snapshot);
         self.socket.filter(&sources);

@@ -5,26 +5,22 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
 
 use crate::base::id::ServerSlot;
 use crate::control::agent_check;
+use crate::control::agent_orders::{AgentOrder, AgentOrders, agent_orders};
 use crate::control::feedback::{self, BoundSocket, OpenError};
 use crate::pure::config::Config;
 use crate::pure::feedback::keys::MasterKey;
 use crate::pure::feedback::report::{Report, Source};
-use crate::pure::feedback::wire::{OrderKind, RestartNews};
 use crate::shared::counters::ProcessCounters;
 use crate::shared::snapshot::SnapshotStore;
 
 /// The most reports that wait for control.
 pub const REPORTS_MAX: usize = 4_096;
-
-/// The most orders that wait to be sent.
-pub const ORDERS_MAX: usize = 4_096;
 
 /// Something that a server has said of itself, and whoever heard it believes that it did.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +31,6 @@ pub struct Heard {
     pub source: Source,
     /// What it says.
     pub report: Report,
-    /// How the last restart went that its agent was ordered.
-    pub restart: Option<RestartNews>,
 }
 
 /// A thread's way to control.
@@ -55,67 +49,36 @@ impl ReportSender {
     }
 }
 
-/// An order on its way to an agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AgentOrder {
-    /// The server.
-    pub slot: ServerSlot,
-    /// What is wanted.
-    pub kind: OrderKind,
-    /// By this its agent's news refer to it.
-    pub number: u64,
-}
-
-/// Control's way to the agents.
-#[derive(Clone, Debug)]
-pub struct OrderSender {
-    queue: mpsc::Sender<AgentOrder>,
-    /// The next number: an odd one, for the feedback thread's own are even.
-    next_number: Arc<AtomicU64>,
-    process: Arc<ProcessCounters>,
-}
-
-impl OrderSender {
-    /// Sends an order to a server's agent, if anything has been heard of that. Returns its number; `None`: it will not be sent. It
-    /// may be lost on its way in any case: whoever needs an answer asks again.
-    pub fn send(&self, slot: ServerSlot, kind: OrderKind) -> Option<u64> {
-        let number = self.next_number.fetch_add(2, Ordering::Relaxed);
-        let is_sent = self.queue.try_send(AgentOrder { slot, kind, number }).is_ok();
-        if !is_sent {
-            self.process.feedback.orders_failed.add(1);
-        }
-        is_sent.then_some(number)
-    }
-
-    /// Asks a server's agent for a report.
-    pub fn ask(&self, slot: ServerSlot) {
-        self.send(slot, OrderKind::Question);
-    }
-}
-
 /// Control's ends.
 #[derive(Debug)]
 pub struct Inputs {
     /// What was heard.
     pub heard: mpsc::Receiver<Heard>,
-    /// The way to the agents.
-    pub orders: OrderSender,
+    /// The way to the agents; `None`: nobody listens to any.
+    pub orders: Option<AgentOrders>,
+    process: Arc<ProcessCounters>,
 }
 
 impl Inputs {
     /// Ends that nobody is at: nothing is heard, and no order arrives.
     pub fn none(process: &Arc<ProcessCounters>) -> Self {
-        queues(process).0
+        queue(process).0
+    }
+
+    /// Sends an order to a server's agent, if anything has been heard of that. It may be lost: whoever needs an answer asks again.
+    pub fn order(&self, slot: ServerSlot, order: AgentOrder) {
+        let Some(orders) = &self.orders else { return };
+        if orders.try_send((slot, order)).is_err() {
+            self.process.feedback.orders_failed.add(1);
+        }
     }
 }
 
-/// Control's ends, and the others.
-pub(in crate::control) fn queues(process: &Arc<ProcessCounters>) -> (Inputs, ReportSender, mpsc::Receiver<AgentOrder>) {
+/// Control's end of what is heard, and the others'.
+fn queue(process: &Arc<ProcessCounters>) -> (Inputs, ReportSender) {
     let (reports, heard) = mpsc::channel(REPORTS_MAX);
-    let (orders, ordered) = mpsc::channel(ORDERS_MAX);
-    let next_number = Arc::new(AtomicU64::new(1));
-    let orders = OrderSender { queue: orders, next_number, process: Arc::clone(process) };
-    (Inputs { heard, orders }, ReportSender { queue: reports, process: Arc::clone(process) }, ordered)
+    let sender = ReportSender { queue: reports, process: Arc::clone(process) };
+    (Inputs { heard, orders: None, process: Arc::clone(process) }, sender)
 }
 
 /// What is opened before the process becomes another user: the socket for reports, and the key that they are held against.
@@ -143,10 +106,12 @@ impl OpenInputs {
     /// # Errors
     /// Where a thread or its runtime can't be made.
     pub fn start(self, store: &Arc<SnapshotStore>) -> io::Result<(Inputs, InputThreads)> {
-        let (inputs, reports, ordered) = queues(store.process());
+        let (mut inputs, reports) = queue(store.process());
         let mut threads = InputThreads::default();
         if let Some((socket, master)) = self.feedback {
             let local = socket.local;
+            let (orders, ordered) = agent_orders();
+            inputs.orders = Some(orders);
             threads.add("feedback", |stop| {
                 feedback::start(socket, master, Arc::clone(store), reports.clone(), ordered, stop)
             })?;
@@ -207,16 +172,17 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_counted_and_nobody_waits() {
         let process = Arc::<ProcessCounters>::default();
-        let (inputs, reports, ordered) = queues(&process);
-        let heard = Heard { slot: ServerSlot(1), source: Source::Agent, report: Report::default(), restart: None };
+        let (mut inputs, reports) = queue(&process);
         for _ in 0..REPORTS_MAX + 3 {
-            reports.send(heard.clone());
+            reports.send(Heard { slot: ServerSlot(1), source: Source::Agent, report: Report::default() });
         }
         assert_eq!((process.feedback.dropped.get(), process.feedback.lost()), (3, 3));
-        assert_eq!(inputs.orders.send(ServerSlot(1), OrderKind::Restart), Some(1));
-        assert_eq!(inputs.orders.send(ServerSlot(1), OrderKind::Question), Some(3), "numbers are odd here");
+        let (orders, mut ordered) = agent_orders();
+        inputs.orders = Some(orders);
+        inputs.order(ServerSlot(1), AgentOrder::Question);
+        assert_eq!(ordered.try_recv(), Ok((ServerSlot(1), AgentOrder::Question)));
         drop(ordered);
-        assert_eq!(inputs.orders.send(ServerSlot(1), OrderKind::Question), None);
+        inputs.order(ServerSlot(1), AgentOrder::Question);
         assert_eq!(process.feedback.orders_failed.get(), 1);
     }
 
@@ -224,6 +190,6 @@ mod tests {
     fn where_nobody_speaks_nothing_is_heard() {
         let mut inputs = Inputs::none(&Arc::default());
         assert!(inputs.heard.try_recv().is_err());
-        inputs.orders.ask(ServerSlot(0));
+        inputs.order(ServerSlot(0), AgentOrder::Question);
     }
 }

@@ -22,7 +22,6 @@ use crate::operator::rule_files::DiskFiles;
 use crate::operator::secret::{Secret, SecretError};
 use crate::operator::status::Source;
 use crate::pure::config::{self, Config, ConfigErrors, ListenAddress};
-use crate::pure::control::CHECKS_MAX;
 use crate::pure::pool::Verification;
 use crate::pure::rule::compile::{CompileError, RuleSet};
 use crate::request::access_log::{LogError, LogHandle, LogThread};
@@ -39,7 +38,7 @@ use crate::transport::tls::{
     load_demanding,
 };
 
-/// Descriptors that are kept for what is neither a client connection nor a check: logs, runtimes.
+/// Descriptors that are kept for what is not a client connection: logs, runtimes, checks.
 const RESERVED_DESCRIPTORS: u64 = 64;
 /// How long a start waits for the names of servers: then they go on being asked for, and their servers are unavailable.
 const NAMES_WAIT: Duration = Duration::from_secs(3);
@@ -127,8 +126,8 @@ impl RunError {
             | Self::Tls { .. }
             | Self::UpstreamTls { .. }
             | Self::Secret(_)
-            | Self::Equipment(EquipmentError::Password(_))
             | Self::MasterKey(_)
+            | Self::Equipment(EquipmentError::Password(_))
             | Self::NoUser(_) => 1,
             _ => 3,
         }
@@ -180,16 +179,13 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let inputs = open_inputs(&config)?;
     // Before the user changes: the folder may be root's. The thread changes its user with all others.
     let log = config.access_log.as_ref().map(LogThread::start).transpose()?;
-    let equipment = Equipment::of(&config)?;
+    let mut equipment = Equipment::of(&config)?;
     if let Some(user) = user {
         become_user(user?)?;
     }
     let counters = Arc::new(ProcessCounters::default());
     let store = Arc::new(SnapshotStore::new(Arc::clone(&config), rules, Arc::clone(&counters)));
-    let connections_max = config.process.connections_max.unwrap_or_else(|| {
-        let servers = config.pools.iter().map(|pool| pool.servers.len()).sum();
-        connections_for(descriptors, &sockets, servers)
-    });
+    let connections_max = config.process.connections_max.unwrap_or_else(|| connections_for(descriptors, &sockets));
     let seed = random_seed().ok_or(RunError::Random)?;
     let shared = Process::new(config.process, connections_max, seed, counters);
     let shared = Arc::new(shared.with_connectors(connectors).with_sealer(sealer));
@@ -218,14 +214,15 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
         reports: Arc::clone(&reports),
         log: log.as_ref().map(|log| Arc::clone(log.counters())),
     };
-    let (heard, inputs) = inputs.start(&store)?;
+    let (inputs, input_threads) = inputs.start(&store)?;
+    equipment.orders.clone_from(&inputs.orders);
     let control = control_loop::start(control_loop::Start {
         store,
         workers: inboxes.clone(),
         connectors: &shared.connectors,
         reports,
         equipment,
-        inputs: heard,
+        inputs,
     })?;
     if !control.wait_for_names(NAMES_WAIT) {
         tracing::warn!("the names of some servers are not resolved yet: they are unavailable until they are");
@@ -246,7 +243,16 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     }
     tracing::info!("{workers} workers, at most {connections_max} connections, {descriptors} descriptors");
     let drain_timeout = config.process.drain_timeout;
-    Ok(Running { inboxes, threads, control: Some(control), inputs, log, admin, drain_timeout, _socket_files: files })
+    Ok(Running {
+        inboxes,
+        threads,
+        control: Some(control),
+        inputs: input_threads,
+        log,
+        admin,
+        drain_timeout,
+        _socket_files: files,
+    })
 }
 
 /// What servers say of themselves: its key is read and its socket bound before the user changes.
@@ -289,11 +295,10 @@ fn random_seed() -> Option<u64> {
     Some(u64::from_ne_bytes(bytes))
 }
 
-/// Every client connection may need one to a server. A check takes one, and is most wanted where there are many clients.
-fn connections_for(descriptors: u64, sockets: &[Vec<ListeningSocket>], servers: usize) -> u32 {
+/// Every client connection may need one to a server.
+fn connections_for(descriptors: u64, sockets: &[Vec<ListeningSocket>]) -> u32 {
     let listening: usize = sockets.iter().map(Vec::len).sum();
-    let kept = RESERVED_DESCRIPTORS + listening as u64 + servers.min(CHECKS_MAX) as u64;
-    let left = descriptors.saturating_sub(kept) / 2;
+    let left = descriptors.saturating_sub(RESERVED_DESCRIPTORS + listening as u64) / 2;
     u32::try_from(left.max(1)).unwrap_or(u32::MAX)
 }
 

@@ -6,6 +6,7 @@
 mod control;
 mod feedback;
 mod gather;
+mod heard;
 mod report;
 mod text;
 
@@ -29,9 +30,10 @@ pub(super) use text::{percent, table};
 pub use control::{AlertStatus, AvailabilityStatus, EvidenceStatus, RecoveryStatus, StepStatus};
 pub use feedback::FeedbackStatus;
 pub use gather::Source;
+pub use heard::{AgentCheckStatus, RefusedReports, ReportsStatus};
 pub use report::{
-    AgentCheckStatus, Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus,
-    RefusedReports, ReportsStatus, ServerStatus, Status, TableStatus, TopKey,
+    Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus, ServerStatus,
+    Status, TableStatus, TopKey,
 };
 
 /// How long the whole answer may take.

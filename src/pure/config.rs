@@ -27,6 +27,7 @@ mod lexical;
 pub mod limit_table;
 mod limits;
 mod listener;
+mod listening;
 mod load;
 mod misplaced;
 mod mistakes;
@@ -39,7 +40,6 @@ mod pool;
 mod predicates;
 pub mod problem;
 mod recovery;
-mod reporting;
 mod rule;
 mod scheduler;
 mod shape;
@@ -94,12 +94,12 @@ pub struct Config {
     pub access_log: Option<AccessLog>,
     /// The unix socket at which operators ask the running proxy; `None`: nowhere.
     pub admin: Option<PathBuf>,
+    /// Where servers' agents report; `None`: nowhere.
+    pub feedback: Option<Feedback>,
     /// Who is told of servers that fail.
     pub alert: Arc<Targets>,
     /// The machines of servers.
     pub machines: Arc<Machines>,
-    /// Where servers' agents report; `None`: nowhere.
-    pub feedback: Option<Feedback>,
     /// The limits that hold for the process and not for a listener.
     pub process: ProcessLimits,
     /// Where things stand in the files, for warnings.

@@ -409,6 +409,8 @@ pub struct Pool {
     pub persistence: Option<Arc<Persistence>>,
     /// How its servers are checked; `None`: by a connect, and only those that are not well.
     pub check: Option<Arc<CheckConfig>>,
+    /// How its servers are asked what they say of themselves (HAProxy's agent-check); `None`: they are not.
+    pub agent_check: Option<Arc<AgentCheck>>,
     /// How its servers are suspected.
     pub detection: Detection,
     /// How it follows what its servers say of their load; `None`: it does not say.
@@ -417,8 +419,6 @@ pub struct Pool {
     pub passive: Passive,
     /// Whether answers tell how loaded their server is; `None`: what they say of it is passed on unread.
     pub orca: Option<Orca>,
-    /// How its servers are asked what they say of themselves (HAProxy's agent-check); `None`: they are not.
-    pub agent_check: Option<Arc<AgentCheck>>,
     /// How its servers are spoken to.
     pub upstream: Upstream,
     /// Its time bounds.

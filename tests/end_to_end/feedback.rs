@@ -15,6 +15,7 @@ use pointsman::pure::feedback::report::{Figures, Report};
 use pointsman::pure::feedback::wire::{self, Nonce, OrderKind, SignedReport, seal_report};
 use serde_json::Value;
 
+use crate::support::agent::AGENT;
 use crate::support::message::latin1;
 use crate::support::{DEADLINE, Origin, Proxy, Setup, pointsman, wait_for};
 
@@ -241,21 +242,20 @@ fn a_flood_of_forgeries_changes_nothing_and_stops_neither_agents_nor_requests() 
         std::thread::spawn(move || {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             let mut sent = 0u64;
-            while !is_over.load(Ordering::Relaxed) || sent < 20_000 {
+            while !is_over.load(Ordering::Relaxed) {
                 socket.send_to(&forged, to).unwrap();
                 sent += 1;
-                if sent % 64 == 0 {
-                    // No faster than about 100 000 in a second.
-                    std::thread::sleep(Duration::from_micros(600));
-                }
             }
             sent
         })
     };
-    for count in 2..12 {
-        let report = agent.report();
-        agent.send(&report);
-        wait_for_count(&proxy, "/feedback/accepted", count);
+    for count in 2..6 {
+        wait_for("a report to count", DEADLINE, || {
+            // One or the other may find no room in the socket's buffer.
+            let report = agent.report();
+            agent.send(&report);
+            (status(&proxy)["process"]["feedback"]["accepted"].as_u64()? >= count).then_some(())
+        });
         assert_eq!(proxy.client().get("/").status(), 200);
     }
     is_over.store(true, Ordering::Relaxed);
@@ -269,7 +269,7 @@ fn a_flood_of_forgeries_changes_nothing_and_stops_neither_agents_nor_requests() 
     });
     let limited = status["process"]["feedback"]["refused"]["limited"].as_u64().unwrap();
     assert!(limited > 0, "the work for one sender is bounded");
-    assert_eq!((status["process"]["feedback"]["accepted"].as_u64(), run_queues(&status)), (Some(11), vec![Some(3)]));
+    assert_eq!(run_queues(&status), [Some(3)]);
     assert_eq!(status["pools"][0]["servers"][0]["state"], "up");
 }
 
@@ -405,6 +405,34 @@ fn keys_are_made_and_given_out_on_the_command_line() {
     assert!(AgentKeys::from_text(json["keys"].as_str().unwrap()).is_ok());
     assert_eq!(run(&["a0", "--key-file", "agents.key"]).status.code(), Some(1));
     assert_eq!(run(&["app/a0"]).status.code(), Some(2));
+}
+
+/// A real agent, ended when it is dropped.
+struct RealAgent(std::process::Child);
+
+impl Drop for RealAgent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_real_agent_is_heard_and_answers_with_keys_from_the_command_line() {
+    let origins = [Origin::new("a")];
+    let proxy = start("", &app(&origins, "scheduler \"run-queue\" reports=\"pull\""));
+    let key = pointsman(proxy.folder(), &["agent-key", "app/a0", "--key-file", "agents.key"]);
+    std::fs::write(proxy.path("a0.key"), key.stdout).unwrap();
+    let mut command = std::process::Command::new(AGENT);
+    let to = feedback_address(&proxy).to_string();
+    command.args(["--report-to", &to, "--key-file", "a0.key", "--server", "app/a0"]).current_dir(proxy.folder());
+    let _agent = RealAgent(command.stderr(std::process::Stdio::null()).spawn().unwrap());
+    wait_for_count(&proxy, "/feedback/accepted", 5);
+    wait_for_count(&proxy, "/feedback/orders", 3);
+    wait_for("an answer in time", DEADLINE, || run_queues(&status(&proxy))[0]);
+    assert_eq!(shares(&proxy, &["a"], 5), [5]);
+    let refused = &status(&proxy)["process"]["feedback"]["refused"];
+    assert_eq!((&refused["forged"], &refused["replayed"], &refused["late"]), (&0.into(), &0.into(), &0.into()));
 }
 
 #[test]

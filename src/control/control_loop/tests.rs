@@ -25,8 +25,8 @@ impl Bench {
     fn new(ports: &[u16]) -> Self {
         let store = Arc::new(store_of(vec![pool(ports)]));
         let (workers, reports, equipment) = (Vec::new(), Arc::default(), Equipment::default());
-        let inputs = Inputs::none(store.process());
         let connectors = &Connectors::default();
+        let inputs = Inputs::none(store.process());
         let handle =
             start(Start { store: Arc::clone(&store), workers, connectors, reports, equipment, inputs }).unwrap();
         Self { store, handle }

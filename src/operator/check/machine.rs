@@ -26,14 +26,14 @@ pub(super) fn check(config: &Config, report: &mut CheckReport) {
     if let (Some(file), Some(place)) = (&config.secret, &config.places.secret) {
         check_secret(file, place, report);
     }
-    for named in &config.places.secret_files {
-        check_password(&named.file, &named.place, report);
-    }
     if let (Some(feedback), Some(place)) = (&config.feedback, &config.places.feedback_key)
         && let Err(error) = read_master(&feedback.key_file)
     {
         let problem = Problem::at(place, "this master key can't be used").label("this one").help(error.to_string());
         report.errors.push(problem.help("make one: pointsman agent-key --new FILE"));
+    }
+    for named in &config.places.secret_files {
+        check_password(&named.file, &named.place, report);
     }
     let file = config.access_log.as_ref().and_then(|log| log.file.as_deref());
     if let (Some(file), Some(place)) = (file, &config.places.access_log) {

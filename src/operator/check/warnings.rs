@@ -142,7 +142,7 @@ fn queues_that_nobody_tells(config: &Config, warnings: &mut Vec<Problem>) {
             let problem = Problem::at(place, format!("nobody can tell the run queues of the pool `{}`", pool.name));
             let problem = problem.as_warning().label("it goes by `wlc`");
             warnings.push(problem.help(
-                "agents report where `feedback` stands at the top: feedback \"10.0.0.1:9787\" { key-file \"agents.key\" }",
+                "agents report where `feedback` stands at the top: feedback \"10.0.0.1:7946\" { key-file \"agents.key\" }",
             ));
         }
     }

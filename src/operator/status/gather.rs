@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use super::control::{AvailabilityStatus, EvidenceStatus, RecoveryStatus};
 use super::feedback::FeedbackStatus;
+use super::heard::{AgentCheckStatus, ReportsStatus};
 use super::report::{
-    AgentCheckStatus, Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus,
-    RefusedReports, ReportsStatus, ServerStatus, Status, TableStatus, TopKey,
+    Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus, ServerStatus,
+    Status, TableStatus, TopKey,
 };
 use crate::base::time::{self, Timestamp};
 use crate::pure::key_table::Usage;
@@ -20,7 +21,6 @@ use crate::request::access_log::LogCounters;
 use crate::request::process::Process;
 use crate::shared::control_report::{ControlReport, ControlReportStore};
 use crate::shared::counters::ServerFigures;
-use crate::shared::counters::feedback::FeedbackCounters;
 use crate::shared::queue::QueueFigures;
 use crate::shared::snapshot::{Endpoint, PoolSnapshot, Snapshot, SnapshotStore};
 
@@ -55,6 +55,7 @@ impl Source {
 
     fn process(&self, snapshot: &Snapshot, report: &ControlReport) -> ProcessStatus {
         let (process, counters) = (&self.process, &self.process.counters);
+        let asks = snapshot.config.pools.iter().any(|pool| pool.agent_check.is_some());
         let log = |counters: &Arc<LogCounters>| LogStatus {
             written: counters.written.load(Ordering::Relaxed),
             dropped: counters.dropped.load(Ordering::Relaxed),
@@ -74,35 +75,10 @@ impl Source {
             snapshots_alive: counters.snapshots_alive.get(),
             panics: counters.panics.get(),
             access_log: self.log.as_ref().map(log),
+            feedback: snapshot.config.feedback.as_ref().map(|_| ReportsStatus::of(&counters.feedback)),
+            agent_checks: asks.then(|| AgentCheckStatus::of(&counters.feedback)),
             alerts: report.alerts.into(),
-            feedback: snapshot.config.feedback.as_ref().map(|_| feedback_status(&counters.feedback)),
-            agent_checks: snapshot.config.pools.iter().any(|pool| pool.agent_check.is_some()).then(|| {
-                AgentCheckStatus {
-                    replies: counters.feedback.agent_checks.get(),
-                    failed: counters.feedback.agent_checks_failed.get(),
-                }
-            }),
         }
-    }
-}
-
-fn feedback_status(counters: &FeedbackCounters) -> ReportsStatus {
-    ReportsStatus {
-        accepted: counters.accepted.get(),
-        refused: RefusedReports {
-            foreign: counters.foreign.get(),
-            malformed: counters.malformed.get(),
-            unknown: counters.unknown.get(),
-            limited: counters.limited.get(),
-            forged: counters.forged.get(),
-            late: counters.late.get(),
-            replayed: counters.replayed.get(),
-            unheard: counters.unheard.get(),
-        },
-        dropped_by_kernel: counters.dropped_by_kernel.get(),
-        dropped: counters.dropped.get(),
-        orders: counters.orders.get(),
-        orders_failed: counters.orders_failed.get(),
     }
 }
 

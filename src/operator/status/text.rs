@@ -3,6 +3,7 @@
 //! terminal as a control character.
 
 use super::control::AvailabilityStatus;
+use super::heard::{AgentCheckStatus, ReportsStatus};
 use super::report::{LocalityStatus, PoolStatus, ProcessStatus, ServerStatus, Status, TableStatus, TopKey};
 
 /// How many of the hottest keys are shown.
@@ -54,24 +55,9 @@ fn process_lines(process: &ProcessStatus) -> Vec<String> {
         // A worker holds the one that it last looked at.
         (process.snapshots_alive.saturating_sub(process.workers as u64 + 1), "earlier snapshots are still held"),
     ];
-    let refused = process.feedback.unwrap_or_default().refused;
-    let feedback = process.feedback.unwrap_or_default();
-    let reports = [
-        (refused.foreign, "datagrams came from addresses that may not report"),
-        (refused.malformed, "datagrams were no reports"),
-        (refused.unknown, "reports were of no configured server"),
-        (refused.limited, "datagrams were not looked at, for their sender had had its share"),
-        (refused.forged, "reports had a wrong signature"),
-        (refused.late, "reports were too old, or of a clock that differs"),
-        (refused.replayed, "reports had come before"),
-        (feedback.dropped_by_kernel, "datagrams found no room in the socket's buffer"),
-        (feedback.dropped, "reports were lost on their way to control"),
-        (process.agent_checks.unwrap_or_default().failed, "agent-checks brought no reply"),
-    ];
-    lines.extend(process.feedback.map(|feedback| format!("  {} reports of agents counted", feedback.accepted)));
-    lines.extend(process.agent_checks.map(|checks| format!("  {} agent-checks were answered", checks.replies)));
-    let troubles = troubles.iter().chain(&reports);
-    lines.extend(troubles.filter(|(count, _)| *count > 0).map(|(count, what)| format!("  {count} {what}")));
+    lines.extend(process.feedback.iter().flat_map(ReportsStatus::lines));
+    lines.extend(process.agent_checks.iter().map(AgentCheckStatus::line));
+    lines.extend(troubles.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("  {count} {what}")));
     lines
 }
 

@@ -16,7 +16,7 @@ use super::problem::{ConfigErrors, Problem, Problems};
 use super::recovery::MachineReader;
 use super::source::Place;
 use super::{
-    AccessLog, Config, LogFormat, address, admin, alert, expect, identity_fields, listener, pool, reporting, rule,
+    AccessLog, Config, LogFormat, address, admin, alert, expect, identity_fields, listener, listening, pool, rule,
     shape,
 };
 use crate::base::id::{ListenerIndex, PoolIndex};
@@ -58,9 +58,9 @@ fn empty() -> Config {
         secret: None,
         access_log: None,
         admin: None,
+        feedback: None,
         alert: Arc::default(),
         machines: Arc::default(),
-        feedback: None,
         process: Settings::default().process,
         places: Places::default(),
     }
@@ -116,12 +116,12 @@ impl Loading {
         self.secret(named("secret").next());
         let admin = named("admin").next();
         self.config.admin = admin.and_then(|node| admin::read(node, &self.config.listeners, &mut self.problems));
+        self.config.feedback = named("feedback").next().and_then(|node| listening::read(node, &mut self.problems));
+        self.config.places.feedback_key = named("feedback").next().and_then(listening::key_place);
         if let Some(node) = named("alert").next() {
             let secrets = &mut self.config.places.secret_files;
             self.config.alert = Arc::new(alert::read(node, secrets, &mut self.problems));
         }
-        self.config.feedback = named("feedback").next().and_then(|node| reporting::read(node, &mut self.problems));
-        self.config.places.feedback_key = named("feedback").next().and_then(reporting::key_place);
         self.process(named("workers").next(), named("user").next(), named("access-log").next());
         if named("listen").next().is_none() && !expanded.is_incomplete {
             let problem = Problem::nowhere(format!("{}: there is no `listen`", entry.display()));

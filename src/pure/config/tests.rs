@@ -109,7 +109,7 @@ fn feedback_agent_checks_and_run_queues_are_what_a_file_says() {
     use crate::pure::pool::{Method, Reports};
     let config = loaded(
         r#"listen "127.0.0.1:80"
-feedback "*:9787" { key-file "agents.key"; sources "10.0.0.0/8" "2001:db8::1" }
+feedback "*:7946" { key-file "agents.key"; sources "10.0.0.0/8" "2001:db8::1" }
 pool "p" {
     server "a" "10.0.0.1:80"
     server "b" "unix:/run/b.sock" agent-address="10.0.0.2" agent-port=2
@@ -120,7 +120,7 @@ pool "q" { server "a" "10.0.0.1:80"; agent-check port=9; scheduler "run-queue" }
 "#,
     );
     let feedback = config.feedback.as_ref().unwrap();
-    assert_eq!((feedback.address.to_string().as_str(), feedback.sources.len()), ("[::]:9787", 2));
+    assert_eq!((feedback.address.to_string().as_str(), feedback.sources.len()), ("[::]:7946", 2));
     assert!(feedback.key_file.ends_with("agents.key"));
     let check = |pool: usize| config.pools[pool].agent_check.as_ref().unwrap();
     assert_eq!((check(0).every, check(0).timeout), (Duration::from_millis(500), Duration::from_millis(500)));

@@ -50,12 +50,13 @@ static SERVER: NodeForm = NodeForm::new("server", r#"server "o1" "10.0.0.1:9000"
         Setting::one("weight", Kind::Whole { min: 0, max: 65_535 }),
         Setting::one("max", Kind::Whole { min: 1, max: 4_294_967_295 }),
         Setting::one("backup", Kind::Switch),
-        Setting::one("check-address", ADDRESS),
         Setting::one("agent-port", PORT),
         Setting::text("agent-address", "an IP address"),
+        Setting::one("check-address", ADDRESS),
     ])
     .holding(&[&MACHINE])
     .repeated();
+const PORT: Kind = Kind::Whole { min: 1, max: 65_535 };
 static MACHINE: NodeForm = NodeForm::new("machine", r#"machine "web1" mac="00:1b:21:aa:bb:cc" ipmi="10.0.9.1""#)
     .taking(&[text("the machine's name")], 0)
     .with(&[
@@ -64,7 +65,6 @@ static MACHINE: NodeForm = NodeForm::new("machine", r#"machine "web1" mac="00:1b
         Setting::text("user", "a user's name"),
         Setting::one("password-file", FILE),
     ]);
-const PORT: Kind = Kind::Whole { min: 1, max: 65_535 };
 
 /// The schedulers that work.
 pub const SCHEDULERS: &[&str] = &[
@@ -162,11 +162,11 @@ static POOL: NodeForm = NodeForm::new("pool", r#"pool "origin" { server "o1" "10
         &QUEUE,
         &PERSIST,
         &CHECK,
-        &AGENT_CHECK,
         &PASSIVE,
         &ORCA,
         &DETECT,
         &POOL_FEEDBACK,
+        &AGENT_CHECK,
         &RECOVERY,
     ])
     .repeated();
@@ -373,6 +373,10 @@ static ADMIN: NodeForm = NodeForm::new("admin", r#"admin "unix:/run/pointsman/ad
     .with(&[Setting::later("token-file"), Setting::later("hosts")])
     .holding(&[&ADMIN_TLS]);
 static ADMIN_TLS: NodeForm = NodeForm::later("tls");
+static FEEDBACK: NodeForm =
+    NodeForm::new("feedback", r#"feedback "10.0.0.1:7946" { key-file "/etc/pointsman/agents.key" }"#)
+        .taking(&[ADDRESS], 1)
+        .with(&[Setting::one("key-file", FILE), Setting::list("sources", text("an address range"))]);
 static ALERT: NodeForm =
     NodeForm::new("alert", r#"alert { webhook "https://hooks.a.test/x" }"#).holding(&[&WEBHOOK, &MAIL]);
 static WEBHOOK: NodeForm = NodeForm::new("webhook", r#"webhook "https://hooks.a.test/x" secret-file="secrets/hook""#)
@@ -390,10 +394,6 @@ static MAIL: NodeForm = NodeForm::new("mail", r#"mail to="ops@a.test" from="poin
         Setting::one("ca", FILE),
     ])
     .repeated();
-static FEEDBACK: NodeForm =
-    NodeForm::new("feedback", r#"feedback "10.0.0.1:9787" { key-file "/etc/pointsman/agents.key" }"#)
-        .taking(&[ADDRESS], 1)
-        .with(&[Setting::one("key-file", FILE), Setting::list("sources", text("an address range"))]);
 static SECRET: NodeForm =
     NodeForm::new("secret", r#"secret file="/etc/pointsman/secret""#).with(&[Setting::one("file", FILE)]);
 static RESOLVER: NodeForm =

@@ -130,8 +130,7 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// Nothing is known yet. The challenge has to be random, and new with each process. Numbers of orders are even where it makes
-    /// them itself; odd ones are left to whoever needs to know them.
+    /// Nothing is known yet. The challenge has to be random, and new with each process.
     pub fn new(master: MasterKey, challenge: Challenge, now: Timestamp) -> Self {
         Self {
             master,
@@ -229,7 +228,7 @@ impl Reception {
         }
         agent.introduced = Some(now);
         let number = self.next_number;
-        self.next_number += 2;
+        self.next_number += 1;
         seal_order(&agent.name, agent.keys.order(), &agent.acceptance.introduction(to, number)).ok()
     }
 
@@ -242,27 +241,18 @@ impl Reception {
         }
     }
 
-    /// A question to a server's agent, and where it goes.
-    ///
-    /// # Errors
-    /// [`Undeliverable`].
-    pub fn question(&mut self, slot: ServerSlot, wall: UnixNanos) -> Result<(Vec<u8>, SocketAddr), Undeliverable> {
-        let number = self.next_number;
-        self.next_number += 2;
-        self.order(slot, OrderKind::Question, number, wall)
-    }
-
-    /// An order of that number to a server's agent, and where it goes.
+    /// An order to a server's agent, and where it goes.
     ///
     /// # Errors
     /// [`Undeliverable`].
     pub fn order(
-        &self,
+        &mut self,
         slot: ServerSlot,
         kind: OrderKind,
-        number: u64,
         wall: UnixNanos,
     ) -> Result<(Vec<u8>, SocketAddr), Undeliverable> {
+        let number = self.next_number;
+        self.next_number += 1;
         let agent = self.names.get(&slot).and_then(|name| self.agents.get(name)).ok_or(Undeliverable::Unknown)?;
         let order = agent.acceptance.order(kind, number, wall).ok_or(Undeliverable::Unheard)?;
         let to = agent.from.ok_or(Undeliverable::Unheard)?;

@@ -1,6 +1,6 @@
 //! What all workers write of one server: requests in flight and failures in a row, which every choice reads, when it was heard
-//! last, how long its answers take, added up for whoever asks, and its run queue and its pace, for schedulers that ask.
-//! Atomics, relaxed where nobody waits for them. It refuses to keep any further statistics: [`crate::shared::counters`] has them.
+//! last, how long its answers take, added up for whoever asks, and its run queue and its pace, for schedulers that ask. Atomics,
+//! relaxed where nobody waits for them. It refuses to keep any further statistics: [`crate::shared::counters`] has them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;

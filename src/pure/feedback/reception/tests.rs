@@ -130,14 +130,14 @@ fn what_was_sent_before_a_restart_of_the_balancer_is_worthless() {
     let mut after = reception(2);
     assert!(matches!(receive(&mut after, &report, agent.from, 200), Err(Refused::Unheard(_))));
     // Nor does it say where orders go.
-    assert_eq!(after.question(ServerSlot(3), wall(200)), Err(Undeliverable::Unheard));
+    assert_eq!(after.order(ServerSlot(3), OrderKind::Question, wall(200)), Err(Undeliverable::Unheard));
 }
 
 #[test]
 fn questions_go_where_the_last_report_that_counted_came_from() {
     let (mut reception, mut agent) = (reception(1), Agent::new("a"));
-    assert_eq!(reception.question(ServerSlot(3), wall(0)), Err(Undeliverable::Unheard));
-    assert_eq!(reception.question(ServerSlot(9), wall(0)), Err(Undeliverable::Unknown));
+    assert_eq!(reception.order(ServerSlot(3), OrderKind::Question, wall(0)), Err(Undeliverable::Unheard));
+    assert_eq!(reception.order(ServerSlot(9), OrderKind::Question, wall(0)), Err(Undeliverable::Unknown));
     agent.meet(&mut reception, 0);
     let report = agent.report(10);
     receive(&mut reception, &report, agent.from, 10).unwrap();
@@ -147,9 +147,9 @@ fn questions_go_where_the_last_report_that_counted_came_from() {
     receive(&mut reception, &report, elsewhere, 11).unwrap_err();
     let report = agent.report(20);
     receive(&mut reception, &report, agent.from, 20).unwrap();
-    let (question, to) = reception.question(ServerSlot(3), wall(30)).unwrap();
+    let (question, to) = reception.order(ServerSlot(3), OrderKind::Question, wall(30)).unwrap();
     assert_eq!((agent.obey(&question, 30), to), (OrderKind::Question, agent.from));
-    let (restart, _) = reception.order(ServerSlot(3), OrderKind::Restart, 1, wall(40)).unwrap();
+    let (restart, _) = reception.order(ServerSlot(3), OrderKind::Restart, wall(40)).unwrap();
     assert_eq!(agent.obey(&restart, 40), OrderKind::Restart);
 }
 

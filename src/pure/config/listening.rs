@@ -13,7 +13,7 @@ pub(super) fn read(node: Node<'_>, problems: &mut Problems) -> Option<Feedback> 
     let socket = listened.as_ref().map(super::ListenAddress::socket);
     if socket == Some(None) {
         let problem = Problem::at(&value.place(), "reports come over UDP, and not to a unix socket");
-        problems.add(problem.label("an IP address and a port").help("such as \"10.0.0.1:9787\""));
+        problems.add(problem.label("an IP address and a port").help("such as \"10.0.0.1:7946\""));
     }
     let sources = node.settings("sources").filter_map(|value| address::range(value, problems)).collect();
     let key = node.setting("key-file").and_then(|value| Some((value, value.text()?)));
