@@ -2,6 +2,7 @@
 //! a request: what it decides reaches requests through the snapshot.
 pub mod agent_orders;
 pub mod alert;
+pub mod checks;
 pub mod control_loop;
 pub mod equipment;
 mod follow_up;
@@ -9,3 +10,4 @@ pub mod naming;
 pub mod passwords;
 pub mod probe;
 mod recovery;
+pub mod sight;

@@ -8,6 +8,7 @@ pub mod clock_table;
 pub mod config;
 pub mod control;
 pub mod decision;
+pub mod detection;
 pub mod feedback;
 pub mod forwarding;
 pub mod h1;

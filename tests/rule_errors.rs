@@ -148,11 +148,6 @@ fn unknown_scheduler() {
 }
 
 #[test]
-fn later_node() {
-    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; check "/health" }"##));
-}
-
-#[test]
 fn later_top() {
     insta::assert_snapshot!(said_of(r##"feedback "127.0.0.1:9999""##));
 }

@@ -24,6 +24,7 @@ use crate::pure::recovery::plan::{Machine, Plan};
 use crate::pure::recovery::{Attempt, Effect, Event, Means, Outcome, Recoverable, Recovery, StepFailure};
 use crate::shared::control_report::{ControlReport, ControlReportStore, ServerReport};
 use crate::shared::snapshot::Snapshot;
+use crate::transport::tls::Connectors;
 
 /// How often a report is published where things change.
 pub const PUBLISH_EVERY: Duration = Duration::from_millis(100);
@@ -64,16 +65,16 @@ struct Pool {
 }
 
 impl FollowUp {
-    /// Nothing to follow yet: a reload brings it. `seed` spreads attempts over time. The ends of steps come out of the
+    /// Nothing to follow yet: a reload brings it. `alerted` are those whom the equipment alerts. `seed` spreads attempts over time. The ends of steps come out of the
     /// second and have to be told to [`Self::step_done`].
     pub(super) fn new(
         reports: Arc<ControlReportStore>,
-        equipment: Equipment,
-        alerted: Arc<Targets>,
+        (equipment, alerted): (Equipment, Arc<Targets>),
+        connectors: &Connectors,
         seed: u64,
     ) -> (Self, mpsc::Receiver<StepResult>) {
         let Equipment { passwords, alerter, orders } = equipment;
-        let (steps, results) = Steps::new(passwords, orders);
+        let (steps, results) = Steps::new(passwords, orders, connectors);
         let follow_up = Self {
             reports,
             recovery: Recovery::new(seed),
@@ -111,7 +112,7 @@ impl FollowUp {
                 recoverable.push(Recoverable { slot, id: id.clone(), host, means, standing: tally.standing() });
                 let target = pool.pool.recovery.as_ref().map(|plan| Target {
                     endpoint: Arc::clone(endpoint),
-                    proxy_protocol: snapshot.proxy_protocol_of(endpoint),
+                    pool: Arc::clone(&pool.pool),
                     plan: Arc::clone(plan),
                     machine,
                 });

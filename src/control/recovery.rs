@@ -4,22 +4,27 @@
 //! line and never in a log.
 
 mod ipmi;
-mod ping;
 mod wake;
 
-use std::net::IpAddr;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
 use crate::control::agent_orders::{AgentOrder, AgentOrders};
 use crate::control::passwords::Passwords;
-use crate::control::probe::check_connect;
-use crate::pure::pool::Address;
-use crate::pure::proxy_protocol::Version;
+use crate::control::probe::{self, ProbeError};
+use crate::pure::pool::{Address, Pool};
 use crate::pure::recovery::plan::{Machine, Plan};
 use crate::pure::recovery::{RUNS_MAX, Step, StepFailure, StepId};
 use crate::shared::endpoint::Endpoint;
+use crate::transport::tls::{Connectors, TlsConnector, with_own_sessions};
+
+/// How often a machine is asked before it is taken for dead, and how long each answer has.
+const PINGS: u32 = 3;
+const PING_TIMEOUT: Duration = Duration::from_millis(600);
 
 /// How a step ended.
 pub(super) type StepResult = (StepId, Result<(), StepFailure>);
@@ -29,8 +34,8 @@ pub(super) type StepResult = (StepId, Result<(), StepFailure>);
 pub(super) struct Target {
     /// The server.
     pub(super) endpoint: Arc<Endpoint>,
-    /// The PROXY header that it waits for.
-    pub(super) proxy_protocol: Option<Version>,
+    /// Its pool.
+    pub(super) pool: Arc<Pool>,
     /// What its pool allows.
     pub(super) plan: Arc<Plan>,
     /// What is known of its machine.
@@ -42,15 +47,21 @@ pub(super) struct Target {
 pub(super) struct Steps {
     passwords: Passwords,
     orders: Option<AgentOrders>,
+    /// How checks shake hands.
+    connectors: Connectors,
     done: mpsc::Sender<StepResult>,
 }
 
 impl Steps {
     /// Takers of steps, and where their ends come out. Without `orders` no agent can be told anything.
-    pub(super) fn new(passwords: Passwords, orders: Option<AgentOrders>) -> (Self, mpsc::Receiver<StepResult>) {
+    pub(super) fn new(
+        passwords: Passwords,
+        orders: Option<AgentOrders>,
+        connectors: &Connectors,
+    ) -> (Self, mpsc::Receiver<StepResult>) {
         // One step of each machine that is worked on, and those that ended too late.
         let (done, results) = mpsc::channel(RUNS_MAX * 2);
-        (Self { passwords, orders, done }, results)
+        (Self { passwords, orders, connectors: with_own_sessions(connectors), done }, results)
     }
 
     /// Takes these passwords from now on.
@@ -75,9 +86,10 @@ impl Steps {
             }
             Step::AgentRestart => self.tell(id, self.restart(&target)),
             Step::Ping | Step::WakeOnLan | Step::Check => {
+                let connector = self.connectors.get(&target.pool.name).cloned();
                 tokio::task::spawn_local(async move {
                     let late = |_| Err(StepFailure::No("no answer in time".to_owned()));
-                    let result = tokio::time::timeout(timeout, take(step, &target)).await.unwrap_or_else(late);
+                    let result = tokio::time::timeout(timeout, take(step, &target, connector.as_ref())).await.unwrap_or_else(late);
                     // Nobody waits for it where control has been stopped.
                     let _ = done.send((id, result)).await;
                 });
@@ -104,12 +116,9 @@ impl Steps {
     }
 }
 
-async fn take(step: Step, target: &Target) -> Result<(), StepFailure> {
+async fn take(step: Step, target: &Target, connector: Option<&TlsConnector>) -> Result<(), StepFailure> {
     match step {
-        Step::Ping => match address_of(&target.endpoint) {
-            Some(address) => ping::ping(address).await,
-            None => Err(StepFailure::NotDone("its address is not known".to_owned())),
-        },
+        Step::Ping => ping(&target.endpoint).await,
         Step::WakeOnLan => {
             let mac = target.machine.as_ref().and_then(|machine| machine.mac);
             match mac.zip(target.plan.wake_on_lan) {
@@ -118,20 +127,54 @@ async fn take(step: Step, target: &Target) -> Result<(), StepFailure> {
             }
         }
         Step::Check => {
-            let checked = check_connect(&target.endpoint, step.timeout(), target.proxy_protocol).await;
-            checked.map(drop).map_err(|failure| StepFailure::No(failure.to_string()))
+            let checked = probe::check(&target.endpoint, &target.pool, connector, step.timeout()).await;
+            checked.map(drop).map_err(failure)
         }
         Step::AgentRestart | Step::PowerCycle => Err(StepFailure::NotDone("taken elsewhere".to_owned())),
     }
 }
 
-/// Where a server's machine is asked.
-fn address_of(endpoint: &Endpoint) -> Option<IpAddr> {
-    match &endpoint.server.address {
-        Address::Socket(address) => Some(address.ip()),
-        Address::Name(..) => endpoint.named_from_last_good().next().map(|(_, address)| address.ip()),
+/// Asks a server's machine, more than once: packets get lost.
+async fn ping(endpoint: &Endpoint) -> Result<(), StepFailure> {
+    if matches!(endpoint.server.address, Address::Unix(_)) {
         // It is this machine.
-        Address::Unix(_) => Some(IpAddr::from([127, 0, 0, 1])),
+        return Ok(());
+    }
+    match probe_address(endpoint) {
+        None => return Err(StepFailure::NotDone("its address is not known".to_owned())),
+        Some(address) => has_way(address).map_err(|error| {
+            // The fault may be ours.
+            StepFailure::NotDone(format!("there is no way from here: {error}"))
+        })?,
+    }
+    for _ in 1..PINGS {
+        if let Ok(()) = probe::ping(endpoint, PING_TIMEOUT).await {
+            return Ok(());
+        }
+    }
+    probe::ping(endpoint, PING_TIMEOUT).await.map_err(failure)
+}
+
+/// Where a server's machine is asked.
+fn probe_address(endpoint: &Endpoint) -> Option<SocketAddr> {
+    match &endpoint.server.address {
+        Address::Socket(address) => Some(*address),
+        Address::Name(..) => endpoint.named_from_last_good().next().map(|(_, address)| address),
+        Address::Unix(_) => None,
+    }
+}
+
+/// Whether this machine knows a way there. Nothing is sent.
+fn has_way(address: SocketAddr) -> io::Result<()> {
+    let any = if address.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
+    let any: SocketAddr = any;
+    UdpSocket::bind(any)?.connect(address)
+}
+
+fn failure(error: ProbeError) -> StepFailure {
+    match error {
+        ProbeError::Failed(failure) => StepFailure::No(failure.to_string()),
+        ProbeError::NotRun(cause) => StepFailure::NotDone(cause.to_string()),
     }
 }
 

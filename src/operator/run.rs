@@ -29,7 +29,6 @@ use crate::shared::control_report::ControlReportStore;
 use crate::shared::cookie_sealer::CookieSealer;
 use crate::shared::counters::ProcessCounters;
 use crate::shared::inbox::{Inbox, InboxError, ListeningSocket, Order};
-use crate::shared::outcome::outcome_queue;
 use crate::shared::snapshot::SnapshotStore;
 use crate::transport::tls::{
     AcceptorError, CertificateError, HTTP1, HTTP2, TicketSecret, TlsAcceptor, UpstreamTlsError, connectors,
@@ -176,22 +175,18 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let store = Arc::new(SnapshotStore::new(Arc::clone(&config), rules, Arc::clone(&counters)));
     let connections_max = config.process.connections_max.unwrap_or_else(|| connections_for(descriptors, &sockets));
     let seed = random_seed().ok_or(RunError::Random)?;
-    let shared = Process::new(config.process, connections_max, seed, Arc::clone(&counters));
+    let shared = Process::new(config.process, connections_max, seed, counters);
     let shared = Arc::new(shared.with_connectors(connectors).with_sealer(sealer));
 
-    let mut receivers = Vec::with_capacity(workers);
     let mut inboxes = Vec::with_capacity(workers);
     let mut threads = Vec::with_capacity(workers);
     for number in 0..workers {
         let (inbox, orders) = Inbox::new();
-        let (outcomes, receiver) = outcome_queue(Arc::clone(&counters));
-        receivers.push(receiver);
         inboxes.push(inbox);
         let thread = worker::start(Start {
             number,
             shared: Arc::clone(&shared),
             store: Arc::clone(&store),
-            outcomes,
             log: log.as_ref().map(LogHandle::worker),
             inbox: orders,
             listeners: listeners.clone(),
@@ -207,7 +202,13 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
         reports: Arc::clone(&reports),
         log: log.as_ref().map(|log| Arc::clone(log.counters())),
     };
-    let control = control_loop::start(store, receivers, reports, equipment)?;
+    let control = control_loop::start(control_loop::Start {
+        store,
+        workers: inboxes.clone(),
+        connectors: &shared.connectors,
+        reports,
+        equipment,
+    })?;
     if !control.wait_for_names(NAMES_WAIT) {
         tracing::warn!("the names of some servers are not resolved yet: they are unavailable until they are");
     }

@@ -159,8 +159,7 @@ mod tests {
         // In service for 100 and 80 seconds, out for 10 and 20, the first two of them in doubt.
         let tally = tally(&[(100, Doubted), (102, Failed), (110, InService), (190, Failed), (210, InService)]);
         let figures = tally.figures(at(210));
-        let expected =
-            Figures { failures: 2, mtbf: seconds(90), mttr: seconds(15), uptime: Some(180.0 / 210.0) };
+        let expected = Figures { failures: 2, mtbf: seconds(90), mttr: seconds(15), uptime: Some(180.0 / 210.0) };
         assert_eq!(figures, expected);
         let (mtbf, mttr) = (90.0, 15.0);
         assert!((figures.uptime.unwrap() - mtbf / (mtbf + mttr)).abs() < 1e-12);

@@ -9,6 +9,8 @@ use crate::base::id::ServerId;
 use crate::base::units::Bytes;
 use crate::pure::check::CheckConfig;
 use crate::pure::config::CertificateFiles;
+use crate::pure::detection::Detection;
+use crate::pure::feedback::weights::FeedbackConfig;
 use crate::pure::persistence::Persistence;
 use crate::pure::proxy_protocol::Version;
 use crate::pure::recovery::plan::Plan;
@@ -386,6 +388,14 @@ pub struct Pool {
     pub persistence: Option<Arc<Persistence>>,
     /// How its servers are checked; `None`: by a connect, and only those that are not well.
     pub check: Option<Arc<CheckConfig>>,
+    /// How its servers are suspected.
+    pub detection: Detection,
+    /// How it follows what its servers say of their load; `None`: it does not say.
+    pub feedback: Option<FeedbackConfig>,
+    /// What answers speak against a server.
+    pub passive: Passive,
+    /// Whether answers tell how loaded their server is; `None`: what they say of it is passed on unread.
+    pub orca: Option<Orca>,
     /// How its servers are spoken to.
     pub upstream: Upstream,
     /// Its time bounds.
@@ -398,6 +408,34 @@ pub struct Pool {
     pub recovery: Option<Arc<Plan>>,
     /// How long the share of a server rises that comes back, or comes new by a reload; `None`: it has its whole share at once.
     pub slow_start: Option<Duration>,
+}
+
+impl Pool {
+    /// How it follows what its servers say of their load; a scheduler that goes by capacity does without being told to.
+    pub fn follows_reports(&self) -> Option<FeedbackConfig> {
+        let by_scheduler = matches!(self.scheduler.method, Method::SeenCapacity(_)).then(FeedbackConfig::default);
+        self.feedback.or(by_scheduler)
+    }
+
+    /// Whether an answer of that status is a failure of the server: one of those for which a request is sent again, or that the
+    /// rule file counts against servers.
+    pub fn is_failure(&self, status: u16) -> bool {
+        self.retry.on_status.contains(&status) || self.passive.statuses.contains(&status)
+    }
+}
+
+/// What of servers' answers is looked at beside what clients get of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Passive {
+    /// The statuses that count against a server, besides those for which a request is sent again.
+    pub statuses: Vec<u16>,
+}
+
+/// What answers tell of their server's load, and what becomes of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Orca {
+    /// Whether clients get to see it.
+    pub is_passed_on: bool,
 }
 
 /// The most of a request's body that is kept for a repetition.

@@ -324,9 +324,8 @@ impl Recovery {
             forget_old(&mut host.switched, now);
         }
         // What was done to a machine in the last hour counts also where it was gone from the file for a moment.
-        self.hosts.retain(|name, host| {
-            !host.servers.is_empty() || !host.switched.is_empty() || self.runs.contains_key(name)
-        });
+        self.hosts
+            .retain(|name, host| !host.servers.is_empty() || !host.switched.is_empty() || self.runs.contains_key(name));
     }
 
     /// Whether something on the machine shows that it lives.

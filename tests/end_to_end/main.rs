@@ -8,6 +8,7 @@
 #[path = "../support/harness.rs"]
 mod support;
 
+mod active_checks;
 mod again_h2c;
 mod bodies;
 mod cancellation;

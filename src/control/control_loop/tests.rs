@@ -1,13 +1,11 @@
 //! The control loop over real sockets: servers that refuse, come back, are ordered about and reloaded.
 
-use std::rc::Rc;
-
 use socket2::{Domain, Socket, Type};
 
 use super::*;
 use crate::pure::pool::SchedulerConfig;
 use crate::shared::lease::Lease;
-use crate::shared::outcome::{Outcome, OutcomeSender, outcome_queue};
+use crate::shared::outcome::Outcome;
 use crate::shared::snapshot::tests::{SUSPECT, config_of, no_rules, pool_of, store_of};
 
 /// A server that is bound from the start, so that nobody else gets its port, and refuses until it listens.
@@ -20,20 +18,20 @@ fn refusing() -> (Socket, u16) {
 
 struct Bench {
     store: Arc<SnapshotStore>,
-    outcomes: Rc<OutcomeSender>,
     handle: Handle,
 }
 
 impl Bench {
     fn new(ports: &[u16]) -> Self {
         let store = Arc::new(store_of(vec![pool(ports)]));
-        let (sender, receiver) = outcome_queue(Arc::clone(store.process()));
-        let handle = start(Arc::clone(&store), vec![receiver], Arc::default(), Equipment::default()).unwrap();
-        Self { store, outcomes: Rc::new(sender), handle }
+        let (reports, equipment) = (Arc::default(), Equipment::default());
+        let connectors = &Connectors::default();
+        let handle = start(Start { store: Arc::clone(&store), workers: Vec::new(), connectors, reports, equipment }).unwrap();
+        Self { store, handle }
     }
 
     fn request(&self, index: usize, outcome: Outcome) {
-        Lease::take(&self.store.load().pools[0].endpoints[index], &self.outcomes, None).unwrap().outcome(outcome);
+        Lease::take(&self.store.load().pools[0].endpoints[index], None).unwrap().outcome(outcome);
     }
 
     fn state(&self, index: usize) -> State {
@@ -90,23 +88,6 @@ fn a_pool_of_one_suspected_server_is_in_panic_until_the_server_is_back() {
     socket.listen(8).unwrap();
     bench.wait_for("the panic is over", |bench| !bench.store.load().pools[0].in_panic);
     assert_eq!(bench.state(0), State::Up);
-    bench.handle.stop();
-}
-
-#[test]
-fn failures_are_noticed_even_where_every_report_was_dropped() {
-    let (_socket, port) = refusing();
-    let store = Arc::new(store_of(vec![pool(&[port])]));
-    let record = Arc::clone(&store.load().pools[0].endpoints[0].record);
-    let handle = start(Arc::clone(&store), Vec::new(), Arc::default(), Equipment::default()).unwrap();
-    let (sender, receiver) = outcome_queue(Arc::clone(store.process()));
-    drop(receiver);
-    let bench = Bench { store, outcomes: Rc::new(sender), handle };
-    for _ in 0..3 {
-        bench.request(0, Outcome::ConnectError);
-    }
-    assert_eq!(record.connect_failures_in_a_row(), 3);
-    bench.wait_for("the server is suspect", |bench| bench.state(0) == SUSPECT);
     bench.handle.stop();
 }
 

@@ -10,14 +10,17 @@ use tokio::runtime::{Builder, LocalOptions};
 use super::*;
 use crate::control::agent_orders::agent_orders;
 use crate::pure::recovery::plan::{Ipmi, MacAddress};
+use crate::pure::pool::SchedulerConfig;
 use crate::shared::endpoint::tests::endpoint;
+use crate::shared::snapshot::tests::pool_of;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const MAC: MacAddress = MacAddress([0x02, 0x1b, 0x21, 0xaa, 0xbb, 0xcc]);
 
 fn target(address: SocketAddr, plan: Plan, machine: Option<Machine>) -> Target {
     let endpoint = Arc::new(endpoint(Address::Socket(address), &[]));
-    Target { endpoint, proxy_protocol: None, plan: Arc::new(plan), machine }
+    let pool = pool_of("p", SchedulerConfig::default(), &[]);
+    Target { endpoint, pool, plan: Arc::new(plan), machine }
 }
 
 const fn nothing() -> Plan {
@@ -27,7 +30,7 @@ const fn nothing() -> Plan {
 /// How a step ends.
 fn end_of(step: Step, target: Target, passwords: Passwords, orders: Option<AgentOrders>) -> Result<(), StepFailure> {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
-    let (steps, mut results) = Steps::new(passwords, orders);
+    let (steps, mut results) = Steps::new(passwords, orders, &Connectors::default());
     runtime.block_on(async {
         steps.begin(StepId(7), step, target);
         let (id, result) = tokio::time::timeout(PATIENCE, results.recv()).await.unwrap().unwrap();

@@ -43,8 +43,6 @@ pub struct ProcessStatus {
     pub snapshots_alive: u64,
     /// Panics that were caught, each of which has ended a connection.
     pub panics: u64,
-    /// Failures that control was not told of because its queue was full.
-    pub outcomes_dropped: u64,
     /// The access log; none where there is none.
     pub access_log: Option<LogStatus>,
     /// Alerts; all zero where nobody is alerted.
@@ -73,6 +71,8 @@ pub struct PoolStatus {
     pub scheduler: String,
     /// What the scheduler hashes, where a rule says nothing else.
     pub key: Option<String>,
+    /// What is asked of its servers, such as `http GET /health`; none where only servers that are not well are tried.
+    pub check: Option<String>,
     /// Whether suspicion is ignored, for so few of its servers are up.
     pub in_panic: bool,
     /// How available it was: in service while one of its servers is.
@@ -199,6 +199,8 @@ pub struct Failures {
     pub response_timeouts: u64,
     /// Answers that were no HTTP.
     pub malformed: u64,
+    /// Requests that were taken back because the whole server was silent.
+    pub taken_back: u64,
     /// Connects that have failed since the last good one.
     pub connects_in_a_row: u32,
 }
@@ -206,7 +208,12 @@ pub struct Failures {
 impl Failures {
     /// Requests that failed.
     pub const fn total(&self) -> u64 {
-        self.connect_errors + self.connect_timeouts + self.resets + self.response_timeouts + self.malformed
+        self.connect_errors
+            + self.connect_timeouts
+            + self.resets
+            + self.response_timeouts
+            + self.malformed
+            + self.taken_back
     }
 }
 

@@ -44,7 +44,6 @@ fn process_lines(process: &ProcessStatus) -> Vec<String> {
     let log = process.access_log.unwrap_or_default();
     let troubles = [
         (process.panics, "panics were caught"),
-        (process.outcomes_dropped, "failures did not reach control"),
         (process.accept_errors, "accepts failed"),
         (process.tls_handshakes_failed, "TLS handshakes failed"),
         (process.proxy_headers_refused, "connections were closed for their PROXY header"),
@@ -63,7 +62,8 @@ fn pool_lines(pool: &PoolStatus) -> Vec<String> {
     let by = pool.key.as_ref().map(|key| format!(" by {key}")).unwrap_or_default();
     let panic = if pool.in_panic { ", in panic: suspicion is ignored" } else { "" };
     let servers = counted(pool.servers.len() as u64, "server");
-    let mut lines = vec![format!("pool `{}`: {}{by}, {servers}{panic}", pool.name, pool.scheduler)];
+    let check = pool.check.as_ref().map(|check| format!(", checked by {check}")).unwrap_or_default();
+    let mut lines = vec![format!("pool `{}`: {}{by}, {servers}{check}{panic}", pool.name, pool.scheduler)];
     lines.extend(table(&server_rows(pool), 2));
     if let Some(queue) = &pool.queue {
         let ends = [(queue.turned_away, "turned away"), (queue.timed_out, "in vain"), (queue.left, "left")];
@@ -301,6 +301,7 @@ mod tests {
             locality: Some(locality),
             ..pool("images")
         };
+        let empty = PoolStatus { check: Some("http GET /health".to_owned()), ..pool("empty") };
         let process = ProcessStatus {
             version: "0.1.0".to_owned(),
             pid: 7,
@@ -312,7 +313,7 @@ mod tests {
             panics: 2,
             ..ProcessStatus::default()
         };
-        let status = Status { process, pools: vec![keyed, pool("empty")] };
+        let status = Status { process, pools: vec![keyed, empty] };
         insta::assert_snapshot!(status.text(), @r#"
         pointsman 0.1.0, process 7, up for 1d 1h: 1 worker, 3 of 500 connections
           2 panics were caught
@@ -330,7 +331,7 @@ mod tests {
           hottest: 12.3 % /a\u{1b}[31m
                     2.0 % 61dbaf86a182925a
 
-        pool `empty`: wlc, 0 servers
+        pool `empty`: wlc, 0 servers, checked by http GET /health
           server  state  weight  in flight  requests  2xx  to server  to client
         "#);
     }

@@ -204,7 +204,8 @@ mod tests {
         };
         assert_eq!(parts("https://a.test/x?y=z"), expected(true, "a.test", 443, "a.test", "/x?y=z"));
         assert_eq!(parts("http://[::1]:8080"), expected(false, "::1", 8080, "[::1]:8080", "/"));
-        for bad in ["a.test/x", "ftp://a.test/", "https://u@a.test/", "https:///x", "https://a.test/#x", "http://a:0/"] {
+        for bad in ["a.test/x", "ftp://a.test/", "https://u@a.test/", "https:///x", "https://a.test/#x", "http://a:0/"]
+        {
             assert_eq!(parts(bad), None, "{bad}");
         }
     }

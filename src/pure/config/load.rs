@@ -13,9 +13,11 @@ use super::names::{Names, Unique};
 use super::node::Node;
 use super::places::{Places, PoolPlaces, RulePlaces, UpstreamTlsPlaces};
 use super::problem::{ConfigErrors, Problem, Problems};
-use super::source::Place;
 use super::recovery::MachineReader;
-use super::{AccessLog, Config, LogFormat, address, admin, alert, expect, identity_fields, listener, pool, rule, shape};
+use super::source::Place;
+use super::{
+    AccessLog, Config, LogFormat, address, admin, alert, expect, identity_fields, listener, pool, rule, shape,
+};
 use crate::base::id::{ListenerIndex, PoolIndex};
 use crate::pure::pool::Pool;
 
@@ -188,6 +190,7 @@ impl Loading {
                     node: node.place(),
                     servers: node.children("server").map(|server| server.place()).collect(),
                     needs_secret: needs_secret(node),
+                    check: node.child("check").map(|check| check.place()),
                     tls: tls.or_else(|| protocol.map(UpstreamTlsPlaces::implied)),
                 });
             }

@@ -60,6 +60,8 @@ pub struct PoolPlaces {
     pub servers: Vec<Place>,
     /// The first `persist` whose choices outlive the process only with a `secret`.
     pub needs_secret: Option<Place>,
+    /// Its `check`, if it has one.
+    pub check: Option<Place>,
     /// The `tls` of its `upstream`, if it has one.
     pub tls: Option<UpstreamTlsPlaces>,
 }

@@ -8,7 +8,7 @@ use super::names::Unique;
 use super::node::Node;
 use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
-use super::{address, limits, persist, recovery, scheduler, upstream_tls};
+use super::{address, answers, check, detection, feedback, limits, persist, recovery, scheduler, upstream_tls};
 use crate::base::id::ServerId;
 use crate::pure::pool::{Pool, Server, UpstreamProtocol};
 use crate::pure::proxy_protocol::Version;
@@ -29,6 +29,7 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
     }
     let scheduling = node.child("scheduler").map(|node| scheduler::read(node, problems)).unwrap_or_default();
     let servers = read_servers(node, name, problems);
+    let check = check::read(node, &settings.upstream, &servers, problems);
     Pool {
         name: Arc::clone(name),
         persistence: persist::read(node, name, &servers, problems),
@@ -36,7 +37,11 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
         scheduler: scheduling.scheduler,
         key: scheduling.key,
         key_normalize: scheduling.key_normalize,
-        check: None,
+        check,
+        detection: detection::read(node),
+        feedback: feedback::read(node, problems),
+        passive: answers::passive(node, problems),
+        orca: answers::orca(node),
         upstream: settings.upstream,
         timeouts: settings.timeouts,
         retry: settings.retry,

@@ -50,8 +50,12 @@ pub(super) fn read(pool: Node<'_>, problems: &mut Problems) -> Option<Plan> {
             Some(_) | None => IPMITOOL.into(),
         }
     });
-    let plan =
-        Plan { restart: switch("restart").unwrap_or(true), wake_on_lan, ipmi, is_dry_run: switch("dry-run") == Some(true) };
+    let plan = Plan {
+        restart: switch("restart").unwrap_or(true),
+        wake_on_lan,
+        ipmi,
+        is_dry_run: switch("dry-run") == Some(true),
+    };
     check_steps(pool, node, &plan, problems);
     Some(plan)
 }
@@ -75,7 +79,8 @@ fn check_steps(pool: Node<'_>, node: Node<'_>, plan: &Plan, problems: &mut Probl
             }
             (None, Some(value)) => {
                 let message = format!("nothing uses this: the pool's `recovery` has no `{step}`");
-                problems.add(Problem::at(&value.place(), message).label("not used").help(format!("add `{step}` there")));
+                problems
+                    .add(Problem::at(&value.place(), message).label("not used").help(format!("add `{step}` there")));
             }
             (Some(_), Some(_)) | (None, None) => {}
         }
@@ -104,7 +109,8 @@ impl MachineReader {
     ) {
         let machine = node.child("machine");
         let given = machine.and_then(|machine| machine.argument(0));
-        let given = given.filter(|value| value.text().is_some_and(|text| is_name(text, value.place(), "machine", problems)));
+        let given =
+            given.filter(|value| value.text().is_some_and(|text| is_name(text, value.place(), "machine", problems)));
         let name: Arc<str> = given.and_then(|value| value.text()).map_or_else(|| host_of(&server.address), Arc::from);
         self.machines.put(server.id.clone(), &name);
         let Some(node) = machine else { return };
@@ -121,7 +127,11 @@ impl MachineReader {
                 Some(first) => problem.also(first, "first here"),
                 None => problem,
             };
-            problems.add(problem.help("servers with the same machine, or at the same address, are on one machine: describe it once"));
+            problems.add(
+                problem.help(
+                    "servers with the same machine, or at the same address, are on one machine: describe it once",
+                ),
+            );
             return;
         }
         self.places.push((name, place));

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use super::record::Outcome;
 use super::{
-    BOOT, BOOT_LOOK, Effect, HOURLY_MAX, Means, Recovery, SETTLE, STEP_LOST_AFTER, Step, StepFailure, StepId, forget_old,
+    BOOT, BOOT_LOOK, Effect, HOURLY_MAX, Means, Recovery, SETTLE, STEP_LOST_AFTER, Step, StepFailure, StepId,
+    forget_old,
 };
 use crate::base::id::ServerSlot;
 use crate::base::time::Timestamp;
@@ -177,7 +178,9 @@ impl Recovery {
             return Err((Step::PowerCycle, "something on the machine is alive"));
         }
         let something_else = self.is_something_else_wrong(host);
-        let Some(machine) = self.hosts.get_mut(host) else { return Err((Step::PowerCycle, "the machine is not known")) };
+        let Some(machine) = self.hosts.get_mut(host) else {
+            return Err((Step::PowerCycle, "the machine is not known"));
+        };
         if means.wake && !machine.was_woken {
             return Ok(Step::WakeOnLan);
         }

@@ -93,7 +93,8 @@ impl Patient {
             Standing::Failed => {
                 if self.due.is_some() || self.has_given_up {
                     // It was doubted for a while, and no better.
-                } else if self.back_since.take().is_some_and(|since| now.since(since) < STABLE) && self.in_vain_again() {
+                } else if self.back_since.take().is_some_and(|since| now.since(since) < STABLE) && self.in_vain_again()
+                {
                     self.due = Some(now + self.wait(rng));
                 } else {
                     self.forget_failures();

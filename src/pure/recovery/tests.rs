@@ -75,7 +75,12 @@ impl Bench {
     }
 
     /// Runs on, each step ending as told, and returns the steps that began, up to so many.
-    fn steps(&mut self, count: usize, speaking: &[ServerSlot], ends: impl Fn(Step) -> Result<(), StepFailure>) -> Vec<Step> {
+    fn steps(
+        &mut self,
+        count: usize,
+        speaking: &[ServerSlot],
+        ends: impl Fn(Step) -> Result<(), StepFailure>,
+    ) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut next = None;
         while steps.len() < count {

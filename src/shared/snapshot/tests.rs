@@ -5,7 +5,7 @@ use crate::base::id::ServerId;
 use crate::pure::config::{Places, ProcessLimits};
 use crate::pure::persistence::Persistence;
 use crate::pure::persistence::token::ServerTag;
-use crate::pure::pool::{Address, Method, Retry, SchedulerConfig, Server, Timeouts, Upstream};
+use crate::pure::pool::{Address, Method, Passive, Retry, SchedulerConfig, Server, Timeouts, Upstream};
 
 /// A server of a test's pool: name, port, weight, places.
 pub(crate) type TestServer<'a> = (&'a str, u16, u16, Option<u32>);
@@ -29,6 +29,10 @@ pub(crate) fn pool_of(name: &str, scheduler: impl Into<SchedulerConfig>, servers
         persistence: None,
         key_normalize: None,
         check: None,
+        detection: crate::pure::detection::Detection::default(),
+        feedback: None,
+        passive: Passive::default(),
+        orca: None,
         upstream: Upstream::default(),
         timeouts: Timeouts::default(),
         retry: Retry::default(),
@@ -141,7 +145,7 @@ fn a_reload_keeps_numbers_counters_and_unaffected_states() {
     let before = store.load();
     for endpoint in &before.pools[0].endpoints {
         endpoint.record.count_request();
-        endpoint.record.count_outcome(crate::shared::outcome::Outcome::ConnectError);
+        endpoint.record.load.count_connect_failure();
         assert!(endpoint.record.load.try_reserve(None));
     }
     // b comes first, a1 is gone, a2 moves, a3 gets another weight, a4 is new.
@@ -194,7 +198,7 @@ fn new_addresses_of_a_name_keep_all_but_state_and_failures() {
     assert!(store.load().pools[0].endpoints[0].named().is_empty());
     assert!(publish(&[2, 3]));
     let first = store.load();
-    first.pools[0].endpoints[0].record.count_outcome(crate::shared::outcome::Outcome::ConnectError);
+    first.pools[0].endpoints[0].record.load.count_connect_failure();
     set(&store, 0, SUSPECT);
     set(&store, 1, State::Drained);
     let before = store.load();

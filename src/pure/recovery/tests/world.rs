@@ -121,7 +121,9 @@ impl World {
             let turn = match (self.servers[number].standing, self.rng.below(2_000)) {
                 (Standing::InService, 0..1) => Standing::Doubted,
                 (Standing::Doubted, 0..400) => Standing::Failed,
-                (Standing::Doubted, 400..600) | (Standing::Failed, 0..2) | (Standing::Away, 0..20) => Standing::InService,
+                (Standing::Doubted, 400..600) | (Standing::Failed, 0..2) | (Standing::Away, 0..20) => {
+                    Standing::InService
+                }
                 (_, 1_998) => Standing::Away,
                 (_, 1_999) => {
                     self.servers[number].does_agent_speak ^= true;
@@ -169,5 +171,8 @@ fn in_every_world_nothing_is_done_that_must_not_be() {
         given_up += world.given_up;
         switched += world.switched.len();
     }
-    assert!(taken > 5_000 && given_up > 100 && switched > 20, "{taken} steps, {given_up} given up, {switched} switched");
+    assert!(
+        taken > 5_000 && given_up > 100 && switched > 20,
+        "{taken} steps, {given_up} given up, {switched} switched"
+    );
 }
