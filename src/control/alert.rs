@@ -143,7 +143,9 @@ impl Alerter {
     ) -> io::Result<()> {
         let (queue, messages) = sync_channel(QUEUE_MAX);
         let counters = Arc::clone(&self.counters);
-        std::thread::Builder::new().name("alert".to_owned()).spawn(move || serve(&name, &messages, &counters, deliver))?;
+        std::thread::Builder::new()
+            .name("alert".to_owned())
+            .spawn(move || serve(&name, &messages, &counters, deliver))?;
         self.queues.push(queue);
         Ok(())
     }

@@ -19,8 +19,8 @@ use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time;
 use crate::control::checks::{CheckResult, Checks};
 use crate::control::follow_up::FollowUp;
-use crate::control::recovery::StepResult;
 use crate::control::naming::{Found, Naming};
+use crate::control::recovery::StepResult;
 use crate::control::sight::Sight;
 use crate::pure::config::Config;
 use crate::pure::control::{Change, Control, Effect, Event, Order, ShareChange, TICK, Watched};
@@ -217,7 +217,9 @@ impl ControlLoop {
     fn handle(&mut self, event: Event<'_>) {
         match &event {
             Event::Tick => {}
-            Event::Report(slot, Source::Agent, report) => self.follow_up.heard(time::now(), *slot, report.promised_next),
+            Event::Report(slot, Source::Agent, report) => {
+                self.follow_up.heard(time::now(), *slot, report.promised_next)
+            }
             _ => self.follow_up.note(),
         }
         self.control.handle(time::now(), event, &mut self.effects);

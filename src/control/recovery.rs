@@ -89,7 +89,9 @@ impl Steps {
                 let connector = self.connectors.get(&target.pool.name).cloned();
                 tokio::task::spawn_local(async move {
                     let late = |_| Err(StepFailure::No("no answer in time".to_owned()));
-                    let result = tokio::time::timeout(timeout, take(step, &target, connector.as_ref())).await.unwrap_or_else(late);
+                    let result = tokio::time::timeout(timeout, take(step, &target, connector.as_ref()))
+                        .await
+                        .unwrap_or_else(late);
                     // Nobody waits for it where control has been stopped.
                     let _ = done.send((id, result)).await;
                 });

@@ -4,6 +4,7 @@
 //! full stop and the body: whoever has the secret knows that the alert is ours and how old it is. Redirections are not
 //! followed: a signed alert goes where the rule file says.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use aws_lc_rs::hmac;
@@ -66,8 +67,8 @@ impl Poster {
         if status.is_success() {
             return Ok(());
         }
-        let may_pass = status.is_server_error()
-            || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT);
+        let may_pass =
+            status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT);
         Err(Failure { why: format!("it answers {}", status.as_u16()), may_pass })
     }
 
@@ -106,10 +107,7 @@ fn body(message: &Message) -> String {
     .to_string()
 }
 
-fn tls_of(
-    target: &Webhook,
-    system: &mut SystemAuthorities,
-) -> Result<(TlsConnector, ServerName<'static>), AlertError> {
+fn tls_of(target: &Webhook, system: &mut SystemAuthorities) -> Result<(TlsConnector, ServerName<'static>), AlertError> {
     let verification = target.ca.clone().map_or(Verification::System, Verification::Authorities);
     let wrap = |cause| AlertError::Tls { target: target.to_string(), cause };
     let config = client_config(&verification, system, &[HTTP1]).map_err(wrap)?;
@@ -123,11 +121,17 @@ async fn exchange(
     request: Request<Full<Bytes>>,
 ) -> Result<StatusCode, Failure> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(passing)?;
+    let mut answer = pin!(sender.send_request(request));
     // The connection ends with this try, whatever comes of it.
-    tokio::select! {
-        answer = sender.send_request(request) => Ok(answer.map_err(passing)?.status()),
-        ended = connection => Err(ended.map_or_else(passing, |()| passing("the connection ended without an answer"))),
-    }
+    let answer = tokio::select! {
+        answer = &mut answer => answer,
+        // Its last act may have been to hand the answer over.
+        ended = connection => match ended {
+            Ok(()) => answer.await,
+            Err(error) => return Err(passing(error)),
+        },
+    };
+    Ok(answer.map_err(passing)?.status())
 }
 
 /// A failure that another try may not meet.

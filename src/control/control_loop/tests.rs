@@ -26,7 +26,8 @@ impl Bench {
         let store = Arc::new(store_of(vec![pool(ports)]));
         let (reports, equipment) = (Arc::default(), Equipment::default());
         let connectors = &Connectors::default();
-        let handle = start(Start { store: Arc::clone(&store), workers: Vec::new(), connectors, reports, equipment }).unwrap();
+        let handle =
+            start(Start { store: Arc::clone(&store), workers: Vec::new(), connectors, reports, equipment }).unwrap();
         Self { store, handle }
     }
 

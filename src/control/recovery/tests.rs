@@ -9,8 +9,8 @@ use tokio::runtime::{Builder, LocalOptions};
 
 use super::*;
 use crate::control::agent_orders::agent_orders;
-use crate::pure::recovery::plan::{Ipmi, MacAddress};
 use crate::pure::pool::SchedulerConfig;
+use crate::pure::recovery::plan::{Ipmi, MacAddress};
 use crate::shared::endpoint::tests::endpoint;
 use crate::shared::snapshot::tests::pool_of;
 
