@@ -86,3 +86,13 @@ fn check_in_the_words_of_other_proxies() {
 pool "c" { server "s" "127.0.0.1:1"; check "https" }"##
     ));
 }
+
+#[test]
+fn check_address_that_nobody_would_ask_at() {
+    insta::assert_snapshot!(said_of(
+        r##"pool "b" { server "s" "127.0.0.1:1" check-address="127.0.0.1:2" }
+pool "c" { server "s" "127.0.0.1:1" check-address="a.test:2"; check "tcp" }
+pool "d" { server "s" "127.0.0.1:1" check-address="unix:/run/app.sock"; check "icmp" }
+pool "e" { server "s" "unix:/run/app.sock" check-address="127.0.0.1"; check "http" addr="127.0.0.1:2" }"##
+    ));
+}

@@ -114,7 +114,7 @@ pub struct Start<'a> {
     pub connectors: &'a Connectors,
     /// Where it tells what it knows.
     pub reports: Arc<ControlReportStore>,
-    /// What recovery and alerts act with.
+    /// What it brings servers back with, and tells people.
     pub equipment: Equipment,
 }
 

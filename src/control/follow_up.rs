@@ -191,7 +191,7 @@ impl FollowUp {
         }
         if self.is_stale && now.since(self.published) >= PUBLISH_EVERY {
             (self.is_stale, self.published) = (false, now);
-            self.reports.publish(self.report(control));
+            self.reports.publish(self.report(now, control));
         }
     }
 
@@ -241,11 +241,12 @@ impl FollowUp {
         self.effects = effects;
     }
 
-    fn report(&self, control: &Control) -> ControlReport {
+    fn report(&self, now: Timestamp, control: &Control) -> ControlReport {
         let server = |(slot, followed): (&ServerSlot, &Followed)| {
-            let evidence = control.evidence(*slot).copied().collect();
+            let view = control.view(*slot, now);
+            let (evidence, feedback) = view.map(|view| (view.evidence, view.feedback)).unwrap_or_default();
             let recovery = self.recovery.report(*slot);
-            (*slot, ServerReport { evidence, availability: Some(followed.tally), recovery })
+            (*slot, ServerReport { evidence, feedback, availability: Some(followed.tally), recovery })
         };
         ControlReport {
             servers: self.servers.iter().map(server).collect(),

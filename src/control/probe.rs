@@ -109,7 +109,7 @@ pub async fn check(
 ) -> Result<Duration, ProbeError> {
     let unasked = CheckConfig::default();
     let config = pool.check.as_deref().unwrap_or(&unasked);
-    let elsewhere = config.port.map(|port| at_port(endpoint, port));
+    let elsewhere = config.address_of(&endpoint.server).map(|address| endpoint_at(endpoint, address));
     let endpoint = elsewhere.as_ref().unwrap_or(endpoint);
     let probe = Probe { endpoint, config, upstream: &pool.upstream, connector, timeout };
     let begun = time::now();
@@ -119,16 +119,17 @@ pub async fn check(
     }
 }
 
-/// The same server at another port. The addresses of a name are tried from the one on that is good for requests.
-fn at_port(endpoint: &Endpoint, port: u16) -> Endpoint {
-    let mut server = Server::clone(&endpoint.server);
-    match &mut server.address {
-        Address::Socket(address) => address.set_port(port),
-        Address::Name(_, known) => *known = port,
-        Address::Unix(_) => {}
-    }
-    let named = endpoint.named_from_last_good().map(|(_, address)| SocketAddr::new(address.ip(), port)).collect();
-    Endpoint::new(Arc::new(server), Arc::clone(&endpoint.record), endpoint.incarnation, named)
+/// The same server at another address. At another port of its name, the addresses are tried from the one on that is good for
+/// requests.
+fn endpoint_at(endpoint: &Endpoint, address: Address) -> Endpoint {
+    let named = match address {
+        Address::Name(_, port) => {
+            endpoint.named_from_last_good().map(|(_, address)| SocketAddr::new(address.ip(), port)).collect()
+        }
+        Address::Socket(_) | Address::Unix(_) => Arc::default(),
+    };
+    let server = Arc::new(Server { address, ..Server::clone(&endpoint.server) });
+    Endpoint::new(server, Arc::clone(&endpoint.record), endpoint.incarnation, named)
 }
 
 /// One check of one server.

@@ -4,6 +4,7 @@
 //! It refuses to wait: a proxy that does not answer in time is an error, and so is an answer without an end.
 
 mod control;
+mod feedback;
 mod gather;
 mod report;
 mod text;
@@ -26,6 +27,7 @@ use crate::pure::h1::response::{ResponseHead, parse_response_head};
 pub(super) use text::{percent, table};
 
 pub use control::{AlertStatus, AvailabilityStatus, EvidenceStatus, RecoveryStatus, StepStatus};
+pub use feedback::FeedbackStatus;
 pub use gather::Source;
 pub use report::{
     Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus, ServerStatus,

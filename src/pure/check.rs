@@ -1,11 +1,14 @@
 //! Active checks as configured: what is asked of a server, how often, how much a result counts, and what an answer has to be.
 //! It refuses to run any, and to say what comes of a result.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use regex::bytes::{Regex, RegexBuilder};
 
-use crate::pure::pool::{Address, Upstream};
+use crate::pure::pool::{Address, Server, Upstream};
 
 pub mod echo;
 pub mod grpc;
@@ -29,6 +32,8 @@ pub struct CheckConfig {
     pub kind: CheckKind,
     /// The port that is asked at; `None`: that of requests.
     pub port: Option<u16>,
+    /// Where servers are asked that have an address of their own for it, by their names; no host names among them.
+    pub addresses: BTreeMap<Arc<str>, Address>,
     /// Whether the TLS and the PROXY header of the pool are left out, and HTTP is 1.1 whatever the pool speaks.
     pub is_plain: bool,
     /// When, and how often.
@@ -228,6 +233,19 @@ impl HttpCheck {
 }
 
 impl CheckConfig {
+    /// Where a server is asked, if that is not where it gets its requests.
+    pub fn address_of(&self, server: &Server) -> Option<Address> {
+        if let Some(own) = self.addresses.get(&server.id.server) {
+            return Some(own.clone());
+        }
+        let port = self.port?;
+        match &server.address {
+            Address::Socket(address) => Some(Address::Socket(SocketAddr::new(address.ip(), port))),
+            Address::Name(host, _) => Some(Address::Name(host.clone(), port)),
+            Address::Unix(_) => None,
+        }
+    }
+
     /// Whom a check names as the host it asks: `host`, else whom the certificate has to be for, else what the server is
     /// reached by.
     pub fn authority(&self, upstream: &Upstream, address: &Address) -> String {

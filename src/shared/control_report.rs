@@ -12,6 +12,7 @@ use crate::base::id::ServerSlot;
 use crate::pure::alert::AlertCounts;
 use crate::pure::availability::Tally;
 use crate::pure::control::evidence::Evidence;
+use crate::pure::control::view::FeedbackView;
 use crate::pure::recovery::RecoveryReport;
 
 /// What control knows.
@@ -30,6 +31,8 @@ pub struct ControlReport {
 pub struct ServerReport {
     /// What was seen of it, the latest last.
     pub evidence: Vec<Evidence>,
+    /// What is made of its reports; `None`: it has sent none.
+    pub feedback: Option<FeedbackView>,
     /// How available it was; `None`: not known yet.
     pub availability: Option<Tally>,
     /// What was done to bring it back; `None`: its pool has no `recovery`.

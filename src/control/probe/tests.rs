@@ -303,3 +303,25 @@ fn a_unix_socket_is_asked_like_any_other_server() {
         assert!(request.contains("host: localhost\r\n"), "{request}");
     });
 }
+
+#[test]
+fn a_server_with_an_address_of_its_own_for_checks_is_asked_there() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let own = listener.local_addr().unwrap();
+        // Nobody listens where requests go, and nobody at the port that the others are asked at.
+        let (_closed, address) = bound();
+        let mut pool = Arc::unwrap_or_clone(pool_at(&address.to_string(), "check \"http\" port=1"));
+        let mut config = CheckConfig::clone(pool.check.as_deref().unwrap());
+        let endpoint = endpoint(address, &[]);
+        config.addresses.insert(Arc::clone(&endpoint.server.id.server), Address::Socket(own));
+        pool.check = Some(Arc::new(config));
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            answer(&mut stream, OK, false).await
+        };
+        let (result, request) = tokio::join!(check(&endpoint, &pool, None, TIMEOUT), server);
+        assert!(result.is_ok(), "{result:?}");
+        assert!(request.contains(&format!("host: {own}\r\n")), "{request}");
+    });
+}

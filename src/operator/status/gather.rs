@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::control::{AvailabilityStatus, EvidenceStatus, RecoveryStatus};
+use super::feedback::FeedbackStatus;
 use super::report::{
     Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus, ServerStatus,
     Status, TableStatus, TopKey,
@@ -165,6 +166,9 @@ fn server_status(
         availability: known_to_control
             .and_then(|server| server.availability.as_ref())
             .map(|tally| AvailabilityStatus::of(tally, now)),
+        feedback: known_to_control
+            .and_then(|server| server.feedback.as_ref())
+            .map(|feedback| FeedbackStatus::of(feedback, now)),
         evidence: known_to_control
             .iter()
             .flat_map(|server| server.evidence.iter().map(|evidence| EvidenceStatus::of(evidence, now)))

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::control::{AlertStatus, AvailabilityStatus, EvidenceStatus, RecoveryStatus};
+use super::feedback::FeedbackStatus;
 
 /// A running proxy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -153,6 +154,8 @@ pub struct ServerStatus {
     pub availability: Option<AvailabilityStatus>,
     /// What was seen of it, the latest last.
     pub evidence: Vec<EvidenceStatus>,
+    /// What is made of its reports; none where none came.
+    pub feedback: Option<FeedbackStatus>,
     /// What was done to bring it back; none where its pool has no `recovery`.
     pub recovery: Option<RecoveryStatus>,
 }

@@ -93,6 +93,9 @@ fn control_lines(pool: &PoolStatus) -> Vec<String> {
         if let Some(last) = server.evidence.last().filter(|_| server.state != "up") {
             lines.push(format!("  {} is {}: {}", server.name, server.state, last.text()));
         }
+        if let Some(feedback) = &server.feedback {
+            lines.push(format!("  {} reports: {}", server.name, feedback.text()));
+        }
         lines.extend(server.recovery.iter().flat_map(|recovery| recovery.lines(&server.name)));
     }
     lines

@@ -1,10 +1,12 @@
 //! `check ..`: what is asked of a pool's servers, and how often. One kind for each pool; what belongs to another kind is an
 //! error that says where it belongs. It refuses what could never be asked of the servers of this pool.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::uri::{Authority, PathAndQuery};
 
+use super::address;
 use super::field::{self, is_token, is_value};
 use super::node::{Node, Value};
 use super::problem::{Problem, Problems};
@@ -32,12 +34,19 @@ pub(super) fn read(
     servers: &[Arc<Server>],
     problems: &mut Problems,
 ) -> Option<Arc<CheckConfig>> {
-    let node = pool.child("check")?;
+    let Some(node) = pool.child("check") else {
+        for value in pool.children("server").filter_map(|server| server.setting("check-address")) {
+            let problem = Problem::at(&value.place(), "this pool has no `check`").label("nothing would be asked there");
+            problems.add(problem.help(r#"say what is asked: check "http" path="/health""#));
+        }
+        return None;
+    };
     let word = node.argument(0).map_or(Some("tcp"), |value| value.text())?;
     let port = node.setting("port");
     let mut config = CheckConfig {
         kind: CheckKind::Tcp,
         port: port.and_then(|value| value.whole()),
+        addresses: read_addresses(pool, problems),
         is_plain: node.setting("plain").and_then(|value| value.switch()).unwrap_or(false),
         times: read_times(node),
     };
@@ -52,11 +61,37 @@ pub(super) fn read(
     };
     check_settings(node, word, problems);
     check_protocol(node, &config, upstream, problems);
-    let is_unix = |server: &&Arc<Server>| matches!(server.address, Address::Unix(_));
+    let is_unix = |server: &&Arc<Server>| match config.addresses.get(&server.id.server) {
+        Some(own) => matches!((own, &config.kind), (Address::Unix(_), CheckKind::Icmp)),
+        None => matches!(server.address, Address::Unix(_)),
+    };
     if let Some(server) = servers.iter().find(is_unix) {
         check_unix(node, &config.kind, port, server, problems);
     }
     Some(Arc::new(config))
+}
+
+/// The addresses of servers that are asked elsewhere.
+fn read_addresses(pool: Node<'_>, problems: &mut Problems) -> BTreeMap<Arc<str>, Address> {
+    let mut addresses = BTreeMap::new();
+    for server in pool.children("server") {
+        let name = server.argument(0).and_then(|name| name.text());
+        let Some((name, value)) = name.zip(server.setting("check-address")) else { continue };
+        match address::server(value, problems) {
+            Some(Address::Name(host, _)) => {
+                let problem = Problem::at(&value.place(), format!("`{host}` is a name, and checks look none up"));
+                problems.add(
+                    problem
+                        .label("not this")
+                        .help("write the IP address, or leave it out: the server's own name is known"),
+                );
+            }
+            Some(found) => _ = addresses.insert(Arc::from(name), found),
+            // What is wrong with it has been reported.
+            None => {}
+        }
+    }
+    addresses
 }
 
 fn read_times(node: Node<'_>) -> CheckTimes {
@@ -245,4 +280,88 @@ fn read_field(node: Node<'_>, problems: &mut Problems) -> Option<(String, String
         return Some((name_text.to_owned(), value_text.to_owned()));
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::pure::config::{MemoryFiles, load};
+
+    /// What a pool of `a1` (an address) and `a2` (a name) with this `check` is asked.
+    fn read(check: &str) -> CheckConfig {
+        let text = format!(
+            "listen \"127.0.0.1:1\"\npool \"p\" {{\nserver \"a1\" \"10.0.0.1:80\"\n\
+             server \"a2\" \"a.test:80\"\nserver \"a3\" \"10.0.0.3:80\" check-address=\"10.0.0.9:99\"\n{check}\n}}\n"
+        );
+        let config = load(&MemoryFiles::one("p.kdl", &text), "p.kdl".as_ref());
+        CheckConfig::clone(config.unwrap_or_else(|errors| panic!("{errors}")).pools[0].check.as_deref().unwrap())
+    }
+
+    #[test]
+    fn a_check_that_says_nothing_else_has_the_usual_times() {
+        let check = read("check");
+        assert_eq!((&check.kind, check.port, check.is_plain), (&CheckKind::Tcp, None, false));
+        let times = CheckTimes {
+            every: Some(Duration::from_millis(500)),
+            timeout: Duration::from_millis(300),
+            fall: 3,
+            rise: 2,
+        };
+        assert_eq!(check.times, times);
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_asked() {
+        let check = read(
+            r##"check "http" method="OPTIONS" host="b.test:8080" every="2s" timeout="1s" fall=5 rise=1 port=81 plain=#true {
+    path "/health?x=1"
+    status "2xx 404"
+    body "ok"
+    body-regex #"^o"#
+    header "X-A" "1"
+    header "X-A" "2"
+}"##,
+        );
+        let CheckKind::Http(http) = &check.kind else { panic!("{:?}", check.kind) };
+        assert_eq!(
+            (http.method.as_str(), http.path.as_str(), http.host.as_deref()),
+            ("OPTIONS", "/health?x=1", Some("b.test:8080"))
+        );
+        assert!(http.statuses.contains(404) && !http.statuses.contains(302));
+        assert_eq!((http.body.as_deref(), http.body_regex.clone()), (Some("ok"), BodyRegex::new("^o").ok()));
+        let field = |value: &str| ("X-A".to_owned(), value.to_owned());
+        assert_eq!(http.fields, [field("1"), field("2")]);
+        let times =
+            CheckTimes { every: Some(Duration::from_secs(2)), timeout: Duration::from_secs(1), fall: 5, rise: 1 };
+        assert_eq!((check.times, check.port, check.is_plain), (times, Some(81), true));
+        assert_eq!(
+            read("upstream \"h2c\"; check \"grpc\" service=\"a.B\"").kind,
+            CheckKind::Grpc(GrpcCheck { service: "a.B".to_owned(), host: None })
+        );
+        assert_eq!(read("upstream \"h2\"; check \"tls\"").kind, CheckKind::Tls);
+        assert_eq!(read("check \"icmp\"").kind, CheckKind::Icmp);
+    }
+
+    #[test]
+    fn a_port_of_the_pool_and_an_address_of_the_server_say_where() {
+        let server = |name: &str, address| Server {
+            id: crate::base::id::ServerId { pool: "p".into(), server: name.into() },
+            address,
+            weight: 1,
+            max: None,
+            is_backup: false,
+        };
+        let at = |check: &CheckConfig, name: &str, address: &Address| {
+            check.address_of(&server(name, address.clone())).map(|address| address.to_string())
+        };
+        let (socket, name) = (Address::Socket(([10, 0, 0, 1], 80).into()), Address::Name("a.test".to_owned(), 80));
+        let (usual, elsewhere) = (read("check"), read("check port=81"));
+        for (check, expected) in [(&usual, [None, None]), (&elsewhere, [Some("10.0.0.1:81"), Some("a.test:81")])] {
+            let found = [at(check, "a1", &socket), at(check, "a2", &name)];
+            assert_eq!(found, expected.map(|text| text.map(str::to_owned)));
+            assert_eq!(at(check, "a3", &socket).as_deref(), Some("10.0.0.9:99"));
+        }
+    }
 }

@@ -101,7 +101,10 @@ const OF_CHECKS: &[(&[&str], &str)] = &[
     (&["rstring", "expect-body"], "`body` is a text, `body-regex` an expression that the body has to match"),
     (&["service-name"], "`service` names it"),
     (&["headers"], "each field is a node in the block: header \"X-Check\" \"yes\""),
-    (&["address", "addr"], "a check goes to the server's own address; `port` says another port there"),
+    (
+        &["address", "addr"],
+        "`port` says another port; another address belongs to its server: server .. check-address=\"10.0.0.9:9100\"",
+    ),
 ];
 
 /// Where what `name` means in a node of the form `parent` is written; `None`: nothing is known of it.

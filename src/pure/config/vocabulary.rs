@@ -50,6 +50,7 @@ static SERVER: NodeForm = NodeForm::new("server", r#"server "o1" "10.0.0.1:9000"
         Setting::one("weight", Kind::Whole { min: 0, max: 65_535 }),
         Setting::one("max", Kind::Whole { min: 1, max: 4_294_967_295 }),
         Setting::one("backup", Kind::Switch),
+        Setting::one("check-address", ADDRESS),
     ])
     .holding(&[&MACHINE])
     .repeated();

@@ -10,24 +10,24 @@ use super::*;
 use crate::pure::check::grpc;
 
 /// An answer: status, fields, body, trailers.
-struct Answer {
+pub(super) struct Answer {
     status: u16,
     fields: &'static [(&'static str, &'static str)],
     body: Option<&'static [u8]>,
     trailers: &'static [(&'static str, &'static str)],
 }
 
-const PLAIN: Answer = Answer { status: 200, fields: &[], body: Some(b"all is well"), trailers: &[] };
+pub(super) const PLAIN: Answer = Answer { status: 200, fields: &[], body: Some(b"all is well"), trailers: &[] };
 
 fn fields(list: &[(&'static str, &'static str)]) -> HeaderMap {
     list.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
 }
 
 /// What a server was asked: the head, and the body.
-type Seen = Rc<RefCell<Option<(Request<()>, Vec<u8>)>>>;
+pub(super) type Seen = Rc<RefCell<Option<(Request<()>, Vec<u8>)>>>;
 
 /// Serves one request on a connection, until the other side ends it. `None`: it resets the stream.
-async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, answer: Option<Answer>, seen: Seen) {
+pub(super) async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, answer: Option<Answer>, seen: Seen) {
     let Ok(mut connection) = h2::server::handshake(stream).await else { return };
     let mut answer = Some(answer);
     while let Some(Ok((request, mut respond))) = connection.accept().await {

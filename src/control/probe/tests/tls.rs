@@ -3,6 +3,7 @@
 
 use tempfile::TempDir;
 
+use super::http2::{PLAIN, Seen, serve};
 use super::*;
 use crate::pure::config::CertificateFiles;
 use crate::pure::pool::{UpstreamTls, Verification};
@@ -14,6 +15,7 @@ use crate::transport::tls::{
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     Answers,
+    AnswersHttp2,
     Closes,
 }
 
@@ -68,8 +70,10 @@ impl World {
                 let server = async {
                     let (tcp, _) = listener.accept().await.unwrap();
                     let Ok(mut stream) = acceptor.accept(tcp).await else { return };
-                    if then == Then::Answers {
-                        answer(&mut stream, OK, true).await;
+                    match then {
+                        Then::Answers => _ = answer(&mut stream, OK, true).await,
+                        Then::AnswersHttp2 => serve(stream, Some(PLAIN), Seen::default()).await,
+                        Then::Closes => {}
                     }
                 };
                 let endpoint = endpoint(address.clone(), &[]);
@@ -108,6 +112,15 @@ fn a_certificate_for_another_name_fails_though_the_server_takes_connections() {
     }
     let connects = world.checks(1, &format!("{TLS}\ncheck \"tcp\""), &connector, &[HTTP1], Then::Closes);
     assert_eq!(connects, [Ok(())]);
+}
+
+#[test]
+fn http2_is_asked_over_tls_where_the_server_agrees_to_it() {
+    let world = World::new(&["app.internal"]);
+    let connector = world.connector("app.internal", &[HTTP2]);
+    let lines = "upstream \"h2\"\ncheck \"http\" body=\"well\"";
+    let results = world.checks(2, lines, &connector, &[HTTP2], Then::AnswersHttp2);
+    assert_eq!(results, [Ok(()), Ok(())]);
 }
 
 #[test]
