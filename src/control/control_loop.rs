@@ -20,6 +20,7 @@ use crate::base::time;
 use crate::control::checks::{CheckResult, Checks};
 use crate::control::follow_up::FollowUp;
 use crate::control::naming::{Found, Naming};
+use crate::control::recovery::StepResult;
 use crate::control::sight::Sight;
 use crate::pure::config::Config;
 use crate::pure::control::{Change, Control, Effect, Event, Order, ShareChange, TICK, Watched};
@@ -32,6 +33,9 @@ use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore, StateChange};
 use crate::shared::spaced::Spaced;
 use crate::shared::thread;
 use crate::transport::tls::Connectors;
+
+pub use crate::control::equipment::{Equipment, EquipmentError};
+pub use crate::control::passwords::read as read_password;
 
 /// The most orders that wait.
 const ORDERS_MAX: usize = 256;
@@ -110,6 +114,8 @@ pub struct Start<'a> {
     pub connectors: &'a Connectors,
     /// Where it tells what it knows.
     pub reports: Arc<ControlReportStore>,
+    /// What it brings servers back with, and tells people.
+    pub equipment: Equipment,
 }
 
 /// Starts the control thread over the servers of the store's snapshot.
@@ -117,13 +123,13 @@ pub struct Start<'a> {
 /// # Errors
 /// Where the thread or its runtime can't be made.
 pub fn start(start: Start<'_>) -> io::Result<Handle> {
-    let Start { store, workers, connectors, reports } = start;
+    let Start { store, workers, connectors, reports, equipment } = start;
     let connectors = Connectors::clone(connectors);
     let (sender, receiver) = mpsc::channel(ORDERS_MAX);
     let (tried, names_tried) = std::sync::mpsc::sync_channel(1);
     let make = || Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let thread = thread::start("control", make, move |runtime| {
-        let start = Start { store, workers, connectors: &connectors, reports };
+        let start = Start { store, workers, connectors: &connectors, reports, equipment };
         runtime.block_on(ControlLoop::new(start, tried).serve(receiver));
     })?;
     Ok(Handle { commands: sender, thread, names_tried })
@@ -148,15 +154,18 @@ struct ControlLoop {
     /// Told once, when all have been.
     tried: std::sync::mpsc::SyncSender<()>,
     follow_up: FollowUp,
+    step_results: mpsc::Receiver<StepResult>,
 }
 
 impl ControlLoop {
     fn new(start: Start<'_>, tried: std::sync::mpsc::SyncSender<()>) -> Self {
-        let Start { store, workers, connectors, reports } = start;
+        let Start { store, workers, connectors, reports, equipment } = start;
         let (naming, found) = Naming::new();
         let (checks, check_results) = Checks::new(connectors);
         // For jitter only.
         let seed = time::wall_clock().duration_since(UNIX_EPOCH).map_or(0, |since| u64::from(since.subsec_nanos()));
+        let alerted = Arc::clone(&store.load().config.alert);
+        let (follow_up, step_results) = FollowUp::new(reports, (equipment, alerted), connectors, seed);
         let mut control_loop = Self {
             store,
             workers,
@@ -171,7 +180,8 @@ impl ControlLoop {
             names: HashMap::new(),
             said_late: Spaced::default(),
             tried,
-            follow_up: FollowUp::new(reports),
+            follow_up,
+            step_results,
         };
         control_loop.know_servers();
         control_loop
@@ -187,6 +197,7 @@ impl ControlLoop {
                 Some((check, server, result)) = self.check_results.recv() => {
                     self.handle(Event::CheckDone(check, server, result));
                 }
+                Some(result) = self.step_results.recv() => self.follow_up.step_done(time::now(), result),
                 Some(found) = self.found.recv() => self.found(found),
                 command = commands.recv() => match command {
                     Some(Command::Order(server, order)) => self.order(&server, order),
@@ -200,13 +211,16 @@ impl ControlLoop {
                 },
             }
             self.carry_out();
-            self.follow_up.go_on(time::now(), &self.control);
         }
     }
 
     fn handle(&mut self, event: Event<'_>) {
-        if !matches!(event, Event::Tick) {
-            self.follow_up.note();
+        match &event {
+            Event::Tick => {}
+            Event::Report(slot, Source::Agent, report) => {
+                self.follow_up.heard(time::now(), *slot, report.promised_next)
+            }
+            _ => self.follow_up.note(),
         }
         self.control.handle(time::now(), event, &mut self.effects);
     }
@@ -214,6 +228,8 @@ impl ControlLoop {
     fn tick(&mut self) {
         self.gather_outcomes();
         self.handle(Event::Tick);
+        self.carry_out();
+        self.follow_up.tick(time::now(), &self.control);
     }
 
     /// Tells what requests have seen of each server since the last time, where that is anything.

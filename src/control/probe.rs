@@ -29,6 +29,8 @@ mod ping;
 #[cfg(test)]
 mod tests;
 
+pub(super) use ping::ping;
+
 /// Why a check did not pass.
 #[derive(Debug)]
 pub enum ProbeError {

@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::base::id::ListenerIndex;
 use crate::base::time;
-use crate::control::control_loop;
+use crate::control::control_loop::{self, Equipment, EquipmentError};
 use crate::operator::admin::{Admin, AdminSocket};
 use crate::operator::rule_files::DiskFiles;
 use crate::operator::secret::{Secret, SecretError};
@@ -73,6 +73,9 @@ pub enum RunError {
     /// The secret can't be used.
     #[error(transparent)]
     Secret(#[from] SecretError),
+    /// Alerts or recovery can't be set up.
+    #[error(transparent)]
+    Equipment(#[from] EquipmentError),
     /// There are no random numbers.
     #[error("the system gives no random numbers")]
     Random,
@@ -114,6 +117,7 @@ impl RunError {
             | Self::Tls { .. }
             | Self::UpstreamTls { .. }
             | Self::Secret(_)
+            | Self::Equipment(EquipmentError::Password(_))
             | Self::NoUser(_) => 1,
             _ => 3,
         }
@@ -163,6 +167,7 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let admin = config.admin.as_deref().map(|path| AdminSocket::open(path, owner)).transpose()?;
     // Before the user changes: the folder may be root's. The thread changes its user with all others.
     let log = config.access_log.as_ref().map(LogThread::start).transpose()?;
+    let equipment = Equipment::of(&config)?;
     if let Some(user) = user {
         become_user(user?)?;
     }
@@ -202,6 +207,7 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
         workers: inboxes.clone(),
         connectors: &shared.connectors,
         reports,
+        equipment,
     })?;
     if !control.wait_for_names(NAMES_WAIT) {
         tracing::warn!("the names of some servers are not resolved yet: they are unavailable until they are");

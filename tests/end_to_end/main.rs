@@ -38,6 +38,7 @@ mod pools;
 mod proxy_protocol;
 mod proxy_protocol_upstream;
 mod queue;
+mod recovery;
 mod reports;
 mod retry;
 mod rules_applied;

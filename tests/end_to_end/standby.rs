@@ -40,7 +40,7 @@ fn a_backup_is_used_while_the_others_are_down_and_only_then() {
         assert_eq!(h2::get(&mut client, "/").await.unwrap().1, b"spare");
     });
     one.start();
-    proxy.wait_for_error("p/s1 was recovering and is up");
+    proxy.wait_for_error("p/s1 was down and is up");
     assert_eq!(answers(&proxy, 20, &names), [20, 0, 0]);
 }
 

@@ -24,9 +24,9 @@ struct Bench {
 impl Bench {
     fn new(ports: &[u16]) -> Self {
         let store = Arc::new(store_of(vec![pool(ports)]));
-        let reports = Arc::default();
+        let (workers, reports, equipment) = (Vec::new(), Arc::default(), Equipment::default());
         let connectors = &Connectors::default();
-        let handle = start(Start { store: Arc::clone(&store), workers: Vec::new(), connectors, reports }).unwrap();
+        let handle = start(Start { store: Arc::clone(&store), workers, connectors, reports, equipment }).unwrap();
         Self { store, handle }
     }
 
@@ -142,4 +142,28 @@ fn it_can_be_stopped_from_within_a_runtime() {
     let bench = Bench::new(&[1]);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async { bench.handle.stop() });
+}
+
+#[test]
+fn what_is_to_be_taken_back_is_told_to_every_worker_behind_the_states() {
+    let (first, mut first_orders) = Inbox::new();
+    let (second, mut second_orders) = Inbox::new();
+    let store = Arc::new(store_of(vec![pool(&[1, 2])]));
+    let (tried, _) = std::sync::mpsc::sync_channel(1);
+    let start = Start {
+        store: Arc::clone(&store),
+        workers: vec![first, second],
+        connectors: &Connectors::default(),
+        reports: Arc::default(),
+        equipment: Equipment::default(),
+    };
+    let mut control = ControlLoop::new(start, tried);
+    let slot = ServerSlot(1);
+    control.effects = vec![Effect::TakeBack(slot), Effect::SetState(slot, State::Down)];
+    control.carry_out();
+    for orders in [&mut first_orders, &mut second_orders] {
+        assert!(matches!(orders.try_recv(), Ok(WorkerOrder::TakeBack(taken)) if taken == slot));
+        assert!(orders.try_recv().is_err());
+    }
+    assert_eq!(store.load().pools[0].candidates[1].state, State::Down);
 }

@@ -22,7 +22,7 @@ use crate::shared::endpoint::Endpoint;
 const SOCKETS: [Type; 2] = [Type::DGRAM, Type::RAW];
 
 /// Asks the machine of a server. The addresses of a name are tried in turn, each with its share of the time that is left.
-pub(super) async fn ping(endpoint: &Endpoint, timeout: Duration) -> Result<(), ProbeError> {
+pub(in crate::control) async fn ping(endpoint: &Endpoint, timeout: Duration) -> Result<(), ProbeError> {
     let deadline = Instant::now() + timeout;
     let addresses: Vec<SocketAddr> = match &endpoint.server.address {
         Address::Socket(address) => vec![*address],

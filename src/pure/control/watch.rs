@@ -423,9 +423,10 @@ impl Watch {
             return None;
         }
         let because = Sign::ChecksPassed(passed);
-        if self.slow_start.is_some() || self.state == State::Down {
-            let climb = Climb::new(now, self.state == State::Down);
-            return self.begin_climb(now, climb, because, rng);
+        let was_down = self.state == State::Down;
+        let takes = self.slow_start.or(was_down.then_some(SLOW_START)).filter(|takes| !takes.is_zero());
+        if takes.is_some() {
+            return self.begin_climb(now, Climb::new(now, was_down), because, rng);
         }
         Some(self.turn(now, State::Up, because, rng))
     }

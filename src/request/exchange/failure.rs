@@ -154,8 +154,8 @@ impl Failure {
             Self::Unprocessed => "upstream-refused",
             Self::NoExtendedConnect => "no-extended-connect",
             Self::Unmappable => "unmappable",
-            Self::ResponseTimeout => "response-timeout",
-            Self::TakenBack { .. } => "taken-back",
+            // What is taken back goes on elsewhere, and ends by what becomes of it there.
+            Self::ResponseTimeout | Self::TakenBack { .. } => "response-timeout",
             Self::Response(_) | Self::BrokenH2 => "malformed-response",
             Self::UnwantedUpgrade => "unwanted-upgrade",
             Self::NoUpgrade => "no-upgrade",

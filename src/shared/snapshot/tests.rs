@@ -198,6 +198,7 @@ fn new_addresses_of_a_name_keep_all_but_state_and_failures() {
     assert!(store.load().pools[0].endpoints[0].named().is_empty());
     assert!(publish(&[2, 3]));
     let first = store.load();
+    first.pools[0].endpoints[0].record.count_outcome(crate::shared::outcome::Outcome::ConnectError);
     first.pools[0].endpoints[0].record.load.count_connect_failure();
     set(&store, 0, SUSPECT);
     set(&store, 1, State::Drained);

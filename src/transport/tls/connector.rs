@@ -143,6 +143,20 @@ impl TlsConnector {
     }
 }
 
+/// What a client demands that verifies whom it speaks with, and shows no certificate; `alpn` has the protocols that are offered.
+///
+/// # Errors
+/// [`UpstreamTlsError`] where the authorities can't be used.
+pub fn client_config(
+    verification: &Verification,
+    system: &mut SystemAuthorities,
+    alpn: &[&[u8]],
+) -> Result<ClientConfig, UpstreamTlsError> {
+    let tls = UpstreamTls { verification: verification.clone(), ..UpstreamTls::default() };
+    let connector = TlsConnector::new(&tls, system, alpn)?;
+    Ok(Arc::unwrap_or_clone(connector.config))
+}
+
 /// The connectors of the pools whose servers speak TLS, by the pools' names.
 pub type Connectors = HashMap<Arc<str>, TlsConnector>;
 

@@ -1,0 +1,41 @@
+//! What control needs beside the snapshot to act: passwords, those who deliver alerts, and the way to agents. It is put
+//! together before the user changes, for files may be root's alone.
+
+use crate::control::agent_orders::AgentOrders;
+use crate::control::alert::{AlertError, Alerter};
+use crate::control::passwords::{PasswordError, Passwords};
+use crate::pure::config::Config;
+
+/// What control acts with.
+#[derive(Debug, Default)]
+pub struct Equipment {
+    /// What the files with secrets say.
+    pub passwords: Passwords,
+    /// Delivers alerts.
+    pub alerter: Alerter,
+    /// Takes orders for agents; `None`: there is no way to them.
+    pub orders: Option<AgentOrders>,
+}
+
+/// It can't be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum EquipmentError {
+    /// A password can't be used.
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+    /// Alerts can't be delivered.
+    #[error(transparent)]
+    Alert(#[from] AlertError),
+}
+
+impl Equipment {
+    /// What `config` asks for, without a way to agents.
+    ///
+    /// # Errors
+    /// [`EquipmentError`] where a file can't be used, or a thread can't be made.
+    pub fn of(config: &Config) -> Result<Self, EquipmentError> {
+        let passwords = Passwords::read(config)?;
+        let alerter = Alerter::start(&config.alert, &passwords)?;
+        Ok(Self { passwords, alerter, orders: None })
+    }
+}
