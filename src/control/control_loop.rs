@@ -27,7 +27,6 @@ use crate::control::sight::Sight;
 use crate::pure::config::Config;
 use crate::pure::control::{Change, Control, Effect, Event, Order, ShareChange, TICK, Watched};
 use crate::pure::feedback::report::Source;
-use crate::pure::feedback::wire::{RestartNews, RestartProgress};
 use crate::pure::pool::{Address, Share, State};
 use crate::pure::rule::compile::RuleSet;
 use crate::shared::control_report::ControlReportStore;
@@ -239,14 +238,6 @@ impl ControlLoop {
 
     fn heard(&mut self, heard: &Heard) {
         self.handle(Event::Report(heard.slot, heard.source, &heard.report));
-        if heard.source == Source::Agent {
-            self.follow_up.heard(time::now(), heard.slot, heard.report.promised_next);
-        }
-        if let Some(news) = &heard.restart
-            && let Some(endpoint) = self.servers.get(&heard.slot)
-        {
-            tell_restart(&endpoint.server.id, news);
-        }
         self.follow_up.note();
     }
 
@@ -430,15 +421,6 @@ fn tell(change: &Change) {
         State::Up | State::Recovering | State::Drained | State::Maintenance => {
             tracing::info!("server {server} was {from} and is {to}: {because}");
         }
-    }
-}
-
-fn tell_restart(server: &ServerId, news: &RestartNews) {
-    match news.progress {
-        RestartProgress::Running => tracing::debug!("the agent of {server} restarts its service"),
-        RestartProgress::Done => tracing::info!("the agent of {server} has restarted its service"),
-        RestartProgress::Refused => tracing::warn!("the agent of {server} refuses to restart its service"),
-        RestartProgress::Failed => tracing::warn!("the agent of {server} could not restart its service"),
     }
 }
 
