@@ -2,6 +2,7 @@
 //! it best.
 //!
 //! The folders are layers; a file uses its own layer and those above it in this list, never the ones below:
+pub mod agent;
 pub mod base;
 pub mod control;
 pub mod operator;

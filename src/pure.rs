@@ -26,6 +26,7 @@ pub mod refusal;
 pub mod rendezvous;
 pub mod rule;
 pub mod scheduler;
+pub mod service_tree;
 pub mod trace;
 pub mod trust;
 pub mod websocket;

@@ -15,6 +15,9 @@ use proptest::sample::Index;
 #[path = "../fuzz/src/codec.rs"]
 mod codec;
 
+#[path = "../fuzz/src/feedback.rs"]
+mod feedback;
+
 #[path = "../fuzz/src/forwarding.rs"]
 mod forwarding;
 
@@ -59,6 +62,7 @@ fn the_corpus_passes() {
     replay("proxy_protocol", proxy_protocol::proxy_protocol);
     replay("h2_frames", http2::h2_frames);
     replay("h2_head", http2::h2_head);
+    replay("report", feedback::report);
     replay("rule_file", rules::rule_file);
 }
 
@@ -164,6 +168,11 @@ proptest! {
     }
 
     #[test]
+    fn reports_near_the_corpus_pass(input in near("report")) {
+        feedback::report(&input);
+    }
+
+    #[test]
     fn any_bytes_pass(input in prop::collection::vec(any::<u8>(), 0..200)) {
         codec::request_head(&input);
         codec::response_head(&input);
@@ -173,6 +182,7 @@ proptest! {
         http2::h2_frames(&input);
         http2::h2_head(&input);
         rules::rule_file(&input);
+        feedback::report(&input);
     }
 }
 

@@ -23,22 +23,26 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("transport", &["base", "pure", "shared", "transport"]),
     ("request", &["base", "pure", "shared", "transport", "request"]),
     ("control", &["base", "pure", "shared", "transport", "control"]),
-    ("operator", &["base", "pure", "shared", "transport", "request", "control", "operator"]),
+    ("operator", &["agent", "base", "pure", "shared", "transport", "request", "control", "operator"]),
+    ("agent", &["base", "pure", "agent"]),
 ];
 
-/// What the operator layer may use of the two I/O layers: what a start puts together, what stops them and gives them orders.
+/// What the operator layer may use of the two I/O layers and of the agent: what a start puts together, what stops them and gives them orders.
 /// What happens on a connection is none of its business.
-const ORDERS: &[(&str, &[&str])] =
-    &[("request", &["worker", "listener", "process", "access_log"]), ("control", &["control_loop"])];
+const ORDERS: &[(&str, &[&str])] = &[
+    ("request", &["worker", "listener", "process", "access_log"]),
+    ("control", &["control_loop", "feedback", "inputs"]),
+    ("agent", &["cli"]),
+];
 
 /// Crates that only some layers may name: sockets, runtimes, logs for none below the I/O, and the general HTTP library for
 /// what is not forwarding.
 const CRATES: &[(&[&str], &[&str])] = &[
     (
         &["tokio", "tokio_rustls", "socket2", "mio", "nix", "libc", "h2", "hickory_resolver"],
-        &["shared", "transport", "request", "control", "operator"],
+        &["agent", "shared", "transport", "request", "control", "operator"],
     ),
-    (&["tracing", "tracing_subscriber", "log"], &["shared", "transport", "request", "control", "operator"]),
+    (&["tracing", "tracing_subscriber", "log"], &["agent", "shared", "transport", "request", "control", "operator"]),
     (&["hyper", "hyper_util", "axum", "reqwest"], &["control", "operator"]),
 ];
 

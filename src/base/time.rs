@@ -75,6 +75,37 @@ impl UnixTime {
     }
 }
 
+/// A point in time by the wall clock, in nanoseconds since 1970: where whole seconds are too coarse for two machines to agree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnixNanos(pub u64);
+
+impl UnixNanos {
+    /// That of the wall clock's `time`; the origin where it is earlier.
+    pub fn of(time: SystemTime) -> Self {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// The time from `earlier` to here; zero where `earlier` is later.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// How far two points are apart, whichever is earlier.
+    pub const fn apart(self, other: Self) -> Duration {
+        Duration::from_nanos(self.0.abs_diff(other.0))
+    }
+}
+
+impl std::ops::Add<Duration> for UnixNanos {
+    type Output = Self;
+
+    /// Saturates.
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
 /// Reads the wall clock, for logs, cookies and certificates: never for measuring.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub fn wall_clock() -> SystemTime {

@@ -19,12 +19,14 @@ use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time;
 use crate::control::checks::{CheckResult, Checks};
 use crate::control::follow_up::FollowUp;
+use crate::control::inputs::{Heard, Inputs};
 use crate::control::naming::{Found, Naming};
 use crate::control::recovery::StepResult;
 use crate::control::sight::Sight;
 use crate::pure::config::Config;
 use crate::pure::control::{Change, Control, Effect, Event, Order, ShareChange, TICK, Watched};
 use crate::pure::feedback::report::Source;
+use crate::pure::feedback::wire::{RestartNews, RestartProgress};
 use crate::pure::pool::{Address, Share, State};
 use crate::pure::rule::compile::RuleSet;
 use crate::shared::control_report::ControlReportStore;
@@ -116,6 +118,8 @@ pub struct Start<'a> {
     pub reports: Arc<ControlReportStore>,
     /// What it brings servers back with, and tells people.
     pub equipment: Equipment,
+    /// What servers say of themselves, and the way to their agents.
+    pub inputs: Inputs,
 }
 
 /// Starts the control thread over the servers of the store's snapshot.
@@ -123,13 +127,13 @@ pub struct Start<'a> {
 /// # Errors
 /// Where the thread or its runtime can't be made.
 pub fn start(start: Start<'_>) -> io::Result<Handle> {
-    let Start { store, workers, connectors, reports, equipment } = start;
+    let Start { store, workers, connectors, reports, equipment, inputs } = start;
     let connectors = Connectors::clone(connectors);
     let (sender, receiver) = mpsc::channel(ORDERS_MAX);
     let (tried, names_tried) = std::sync::mpsc::sync_channel(1);
     let make = || Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let thread = thread::start("control", make, move |runtime| {
-        let start = Start { store, workers, connectors: &connectors, reports, equipment };
+        let start = Start { store, workers, connectors: &connectors, reports, equipment, inputs };
         runtime.block_on(ControlLoop::new(start, tried).serve(receiver));
     })?;
     Ok(Handle { commands: sender, thread, names_tried })
@@ -143,6 +147,10 @@ struct ControlLoop {
     servers: HashMap<ServerSlot, Arc<Endpoint>>,
     /// What requests have seen of each of them.
     sights: HashMap<ServerSlot, Sight>,
+    /// What servers say of themselves, and the way to their agents.
+    inputs: Inputs,
+    /// How many reports were lost by the last tick.
+    reports_lost: u64,
     effects: Vec<Effect>,
     checks: Checks,
     check_results: mpsc::Receiver<CheckResult>,
@@ -159,19 +167,22 @@ struct ControlLoop {
 
 impl ControlLoop {
     fn new(start: Start<'_>, tried: std::sync::mpsc::SyncSender<()>) -> Self {
-        let Start { store, workers, connectors, reports, equipment } = start;
+        let Start { store, workers, connectors, reports, equipment, inputs } = start;
         let (naming, found) = Naming::new();
         let (checks, check_results) = Checks::new(connectors);
         // For jitter only.
         let seed = time::wall_clock().duration_since(UNIX_EPOCH).map_or(0, |since| u64::from(since.subsec_nanos()));
         let alerted = Arc::clone(&store.load().config.alert);
-        let (follow_up, step_results) = FollowUp::new(reports, (equipment, alerted), connectors, seed);
+        let (follow_up, step_results) =
+            FollowUp::new(reports, (equipment, alerted), inputs.orders.clone(), connectors, seed);
         let mut control_loop = Self {
             store,
             workers,
             control: Control::new(seed),
             servers: HashMap::new(),
             sights: HashMap::new(),
+            inputs,
+            reports_lost: 0,
             effects: Vec::new(),
             checks,
             check_results,
@@ -199,6 +210,7 @@ impl ControlLoop {
                 }
                 Some(result) = self.step_results.recv() => self.follow_up.step_done(time::now(), result),
                 Some(found) = self.found.recv() => self.found(found),
+                Some(heard) = self.inputs.heard.recv() => self.heard(&heard),
                 command = commands.recv() => match command {
                     Some(Command::Order(server, order)) => self.order(&server, order),
                     Some(Command::Reload(config, rules)) => {
@@ -225,7 +237,25 @@ impl ControlLoop {
         self.control.handle(time::now(), event, &mut self.effects);
     }
 
+    fn heard(&mut self, heard: &Heard) {
+        self.handle(Event::Report(heard.slot, heard.source, &heard.report));
+        if heard.source == Source::Agent {
+            self.follow_up.heard(time::now(), heard.slot, heard.report.promised_next);
+        }
+        if let Some(news) = &heard.restart
+            && let Some(endpoint) = self.servers.get(&heard.slot)
+        {
+            tell_restart(&endpoint.server.id, news);
+        }
+        self.follow_up.note();
+    }
+
     fn tick(&mut self) {
+        let lost = self.store.process().feedback.lost();
+        if lost != self.reports_lost {
+            self.reports_lost = lost;
+            self.handle(Event::ReportsDropped);
+        }
         self.gather_outcomes();
         self.handle(Event::Tick);
         self.carry_out();
@@ -361,7 +391,7 @@ impl ControlLoop {
                     }
                 }
                 Effect::TakeBack(slot) => silent.push(slot),
-                Effect::Ask(_) => {}
+                Effect::Ask(slot) => self.inputs.orders.ask(slot),
                 Effect::SetMax(slot, max) => maxima.push((slot, max)),
                 Effect::SetCounter(slot, counter) => {
                     if let Some(endpoint) = self.servers.get(&slot) {
@@ -400,6 +430,15 @@ fn tell(change: &Change) {
         State::Up | State::Recovering | State::Drained | State::Maintenance => {
             tracing::info!("server {server} was {from} and is {to}: {because}");
         }
+    }
+}
+
+fn tell_restart(server: &ServerId, news: &RestartNews) {
+    match news.progress {
+        RestartProgress::Running => tracing::debug!("the agent of {server} restarts its service"),
+        RestartProgress::Done => tracing::info!("the agent of {server} has restarted its service"),
+        RestartProgress::Refused => tracing::warn!("the agent of {server} refuses to restart its service"),
+        RestartProgress::Failed => tracing::warn!("the agent of {server} could not restart its service"),
     }
 }
 

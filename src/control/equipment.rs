@@ -1,7 +1,6 @@
-//! What control needs beside the snapshot to act: passwords, those who deliver alerts, and the way to agents. It is put
+//! What control needs beside the snapshot to act: passwords, and those who deliver alerts. It is put
 //! together before the user changes, for files may be root's alone.
 
-use crate::control::agent_orders::AgentOrders;
 use crate::control::alert::{AlertError, Alerter};
 use crate::control::passwords::{PasswordError, Passwords};
 use crate::pure::config::Config;
@@ -13,8 +12,6 @@ pub struct Equipment {
     pub passwords: Passwords,
     /// Delivers alerts.
     pub alerter: Alerter,
-    /// Takes orders for agents; `None`: there is no way to them.
-    pub orders: Option<AgentOrders>,
 }
 
 /// It can't be put together.
@@ -29,13 +26,13 @@ pub enum EquipmentError {
 }
 
 impl Equipment {
-    /// What `config` asks for, without a way to agents.
+    /// What `config` asks for.
     ///
     /// # Errors
     /// [`EquipmentError`] where a file can't be used, or a thread can't be made.
     pub fn of(config: &Config) -> Result<Self, EquipmentError> {
         let passwords = Passwords::read(config)?;
         let alerter = Alerter::start(&config.alert, &passwords)?;
-        Ok(Self { passwords, alerter, orders: None })
+        Ok(Self { passwords, alerter })
     }
 }

@@ -14,6 +14,7 @@ use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time::Timestamp;
 use crate::control::alert::Alerter;
 use crate::control::equipment::Equipment;
+use crate::control::inputs::OrderSender;
 use crate::control::recovery::{StepResult, Steps, Target};
 use crate::pure::alert::target::Targets;
 use crate::pure::alert::{AlertCounts, Alerts, Occasion};
@@ -70,10 +71,11 @@ impl FollowUp {
     pub(super) fn new(
         reports: Arc<ControlReportStore>,
         (equipment, alerted): (Equipment, Arc<Targets>),
+        orders: OrderSender,
         connectors: &Connectors,
         seed: u64,
     ) -> (Self, mpsc::Receiver<StepResult>) {
-        let Equipment { passwords, alerter, orders } = equipment;
+        let Equipment { passwords, alerter } = equipment;
         let (steps, results) = Steps::new(passwords, orders, connectors);
         let follow_up = Self {
             reports,
@@ -211,7 +213,7 @@ impl FollowUp {
             return;
         }
         match Equipment::of(&snapshot.config) {
-            Ok(Equipment { passwords, alerter, orders: _ }) => {
+            Ok(Equipment { passwords, alerter }) => {
                 self.steps.learn(passwords);
                 (self.alerter, self.alerted) = (alerter, Arc::clone(&snapshot.config.alert));
             }

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::control::agent_orders::{AgentOrder, AgentOrders};
+use crate::control::inputs::OrderSender;
 use crate::control::passwords::Passwords;
 use crate::control::probe::{self, ProbeError};
+use crate::pure::feedback::wire::OrderKind;
 use crate::pure::pool::{Address, Pool};
 use crate::pure::recovery::plan::{Machine, Plan};
 use crate::pure::recovery::{RUNS_MAX, Step, StepFailure, StepId};
@@ -46,17 +47,18 @@ pub(super) struct Target {
 #[derive(Debug)]
 pub(super) struct Steps {
     passwords: Passwords,
-    orders: Option<AgentOrders>,
+    /// The way to agents.
+    orders: OrderSender,
     /// How checks shake hands.
     connectors: Connectors,
     done: mpsc::Sender<StepResult>,
 }
 
 impl Steps {
-    /// Takers of steps, and where their ends come out. Without `orders` no agent can be told anything.
+    /// Takers of steps, and where their ends come out.
     pub(super) fn new(
         passwords: Passwords,
-        orders: Option<AgentOrders>,
+        orders: OrderSender,
         connectors: &Connectors,
     ) -> (Self, mpsc::Receiver<StepResult>) {
         // One step of each machine that is worked on, and those that ended too late.
@@ -100,15 +102,10 @@ impl Steps {
     }
 
     fn restart(&self, target: &Target) -> Result<(), StepFailure> {
-        let not_done = |why: &str| Err(StepFailure::NotDone(why.to_owned()));
-        match &self.orders {
-            None => not_done("there is no `feedback` through which agents are told"),
-            Some(orders) => match orders.try_send((target.endpoint.record.slot, AgentOrder::Restart)) {
-                Ok(()) => Ok(()),
-                Err(mpsc::error::TrySendError::Full(_)) => not_done("too many orders wait"),
-                Err(mpsc::error::TrySendError::Closed(_)) => not_done("nobody takes orders for agents"),
-            },
-        }
+        let is_sent = self.orders.send(target.endpoint.record.slot, OrderKind::Restart).is_some();
+        let not_done =
+            || StepFailure::NotDone("there is no `feedback` to tell agents by, or too many orders wait".to_owned());
+        is_sent.then_some(()).ok_or_else(not_done)
     }
 
     /// Tells how a step ended.

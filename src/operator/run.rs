@@ -14,7 +14,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::base::id::ListenerIndex;
 use crate::base::time;
 use crate::control::control_loop::{self, Equipment, EquipmentError};
+use crate::control::feedback;
+use crate::control::inputs::{InputThreads, OpenInputs};
 use crate::operator::admin::{Admin, AdminSocket};
+use crate::operator::agent_key::{MasterKeyError, read_master};
 use crate::operator::rule_files::DiskFiles;
 use crate::operator::secret::{Secret, SecretError};
 use crate::operator::status::Source;
@@ -83,6 +86,12 @@ pub enum RunError {
     /// An address can't be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The master key of agents can't be used.
+    #[error(transparent)]
+    MasterKey(#[from] MasterKeyError),
+    /// Reports can't be listened for.
+    #[error(transparent)]
+    Feedback(#[from] feedback::OpenError),
     /// The access log can't be written.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -119,6 +128,7 @@ impl RunError {
             | Self::UpstreamTls { .. }
             | Self::Secret(_)
             | Self::Equipment(EquipmentError::Password(_))
+            | Self::MasterKey(_)
             | Self::NoUser(_) => 1,
             _ => 3,
         }
@@ -144,6 +154,7 @@ struct Running {
     inboxes: Vec<Inbox>,
     threads: Vec<(String, JoinHandle<()>)>,
     control: Option<control_loop::Handle>,
+    inputs: InputThreads,
     log: Option<LogHandle>,
     admin: Option<Admin>,
     drain_timeout: Duration,
@@ -166,6 +177,7 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let owner = user.as_ref().and_then(|user| user.as_ref().ok());
     let Opened { listeners, sockets, files } = open_listeners(&config, workers, &tickets, owner)?;
     let admin = config.admin.as_deref().map(|path| AdminSocket::open(path, owner)).transpose()?;
+    let inputs = open_inputs(&config)?;
     // Before the user changes: the folder may be root's. The thread changes its user with all others.
     let log = config.access_log.as_ref().map(LogThread::start).transpose()?;
     let equipment = Equipment::of(&config)?;
@@ -206,12 +218,14 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
         reports: Arc::clone(&reports),
         log: log.as_ref().map(|log| Arc::clone(log.counters())),
     };
+    let (heard, inputs) = inputs.start(&store)?;
     let control = control_loop::start(control_loop::Start {
         store,
         workers: inboxes.clone(),
         connectors: &shared.connectors,
         reports,
         equipment,
+        inputs: heard,
     })?;
     if !control.wait_for_names(NAMES_WAIT) {
         tracing::warn!("the names of some servers are not resolved yet: they are unavailable until they are");
@@ -232,7 +246,13 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     }
     tracing::info!("{workers} workers, at most {connections_max} connections, {descriptors} descriptors");
     let drain_timeout = config.process.drain_timeout;
-    Ok(Running { inboxes, threads, control: Some(control), log, admin, drain_timeout, _socket_files: files })
+    Ok(Running { inboxes, threads, control: Some(control), inputs, log, admin, drain_timeout, _socket_files: files })
+}
+
+/// What servers say of themselves: its key is read and its socket bound before the user changes.
+fn open_inputs(config: &Config) -> Result<OpenInputs, RunError> {
+    let master = config.feedback.as_ref().map(|feedback| read_master(&feedback.key_file)).transpose()?;
+    Ok(OpenInputs::open(config, master)?)
 }
 
 /// The secret of the rule files, or one that ends with the process; that is said where it costs something.
@@ -437,7 +457,8 @@ impl Running {
         let dead = self.threads.iter().find(|(_, thread)| thread.is_finished()).map(|(name, _)| name.clone());
         let control = self.control.as_ref().filter(|control| control.is_finished()).map(|_| "control".to_owned());
         let admin = self.admin.as_ref().filter(|admin| admin.is_finished()).map(|_| "admin".to_owned());
-        match dead.or(control).or(admin) {
+        let input = self.inputs.finished().map(str::to_owned);
+        match dead.or(control).or(admin).or(input) {
             Some(name) => Err(RunError::ThreadDied(name)),
             None => Ok(()),
         }

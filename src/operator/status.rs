@@ -30,8 +30,8 @@ pub use control::{AlertStatus, AvailabilityStatus, EvidenceStatus, RecoveryStatu
 pub use feedback::FeedbackStatus;
 pub use gather::Source;
 pub use report::{
-    Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus, ServerStatus,
-    Status, TableStatus, TopKey,
+    AgentCheckStatus, Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus,
+    RefusedReports, ReportsStatus, ServerStatus, Status, TableStatus, TopKey,
 };
 
 /// How long the whole answer may take.

@@ -6,6 +6,8 @@
 mod action;
 mod address;
 mod admin;
+mod agent_check;
+pub mod agent_file;
 mod alert;
 mod answers;
 mod captures;
@@ -37,6 +39,7 @@ mod pool;
 mod predicates;
 pub mod problem;
 mod recovery;
+mod reporting;
 mod rule;
 mod scheduler;
 mod shape;
@@ -95,6 +98,8 @@ pub struct Config {
     pub alert: Arc<Targets>,
     /// The machines of servers.
     pub machines: Arc<Machines>,
+    /// Where servers' agents report; `None`: nowhere.
+    pub feedback: Option<Feedback>,
     /// The limits that hold for the process and not for a listener.
     pub process: ProcessLimits,
     /// Where things stand in the files, for warnings.
@@ -127,6 +132,17 @@ impl Config {
         };
         u32::try_from(position).ok().map(ListenerIndex)
     }
+}
+
+/// Where servers' agents report, and what is believed there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feedback {
+    /// The UDP address and port; port 0 takes any free one.
+    pub address: SocketAddr,
+    /// The file of the master key, from which every agent's keys come.
+    pub key_file: PathBuf,
+    /// The only addresses that are listened to; empty: those of the configured servers.
+    pub sources: Vec<Cidr>,
 }
 
 /// Where a listener listens.

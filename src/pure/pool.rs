@@ -10,6 +10,7 @@ use crate::base::units::Bytes;
 use crate::pure::check::CheckConfig;
 use crate::pure::config::CertificateFiles;
 use crate::pure::detection::Detection;
+use crate::pure::feedback::agent_check::AgentCheck;
 use crate::pure::feedback::weights::FeedbackConfig;
 use crate::pure::persistence::Persistence;
 use crate::pure::proxy_protocol::Version;
@@ -18,11 +19,13 @@ use crate::pure::rule::KeySource;
 
 mod load;
 mod pace;
+mod run_queue;
 mod state;
 mod view;
 
 pub use load::Load;
 pub use pace::Pace;
+pub use run_queue::RunQueue;
 pub use state::{State, Wanted};
 pub use view::{Candidate, Ineligible, PoolView, Share, Tried, is_in_panic};
 
@@ -262,6 +265,8 @@ pub enum Method {
         /// How many servers a new key may choose among; `None`: all.
         choices: Option<u32>,
     },
+    /// The shortest run queue, as servers report it.
+    ShortestRunQueue(Reports),
 }
 
 impl Method {
@@ -287,6 +292,7 @@ impl Method {
             Self::Locality { .. } => "lblc",
             Self::ReplicatedLocality { .. } => "lblcr",
             Self::CostBounded { .. } => "cbr",
+            Self::ShortestRunQueue(_) => "run-queue",
         }
     }
 
@@ -307,7 +313,12 @@ impl Method {
 
     /// Whether it asks how fast servers answer.
     pub const fn is_measuring(&self) -> bool {
-        matches!(self, Self::SeenCapacity(_) | Self::PeakEwma | Self::CostBounded { .. })
+        matches!(self, Self::SeenCapacity(_) | Self::PeakEwma | Self::CostBounded { .. } | Self::ShortestRunQueue(_))
+    }
+
+    /// Whether the agents of its servers are asked before requests are given to them.
+    pub const fn asks(&self) -> bool {
+        matches!(self, Self::ShortestRunQueue(Reports::Pull))
     }
 
     /// Whether another remembers keys in the same way, whatever its options.
@@ -330,6 +341,16 @@ impl Default for Method {
     fn default() -> Self {
         Self::WeightedRoundRobin(WrrMode::Smooth)
     }
+}
+
+/// How `run-queue` comes to know how long run queues are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reports {
+    /// Agents say so by themselves.
+    #[default]
+    Push,
+    /// Agents are asked, and a server whose agent does not answer in time gets nothing.
+    Pull,
 }
 
 /// How a table of keys is made.
@@ -396,6 +417,8 @@ pub struct Pool {
     pub passive: Passive,
     /// Whether answers tell how loaded their server is; `None`: what they say of it is passed on unread.
     pub orca: Option<Orca>,
+    /// How its servers are asked what they say of themselves (HAProxy's agent-check); `None`: they are not.
+    pub agent_check: Option<Arc<AgentCheck>>,
     /// How its servers are spoken to.
     pub upstream: Upstream,
     /// Its time bounds.

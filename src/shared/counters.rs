@@ -18,6 +18,7 @@ use crate::shared::queue::Queue;
 use crate::shared::spaced::Spaced;
 
 pub mod budget;
+pub mod feedback;
 
 /// A count that only grows. Padded to a cache line of its own.
 #[derive(Debug, Default)]
@@ -65,6 +66,8 @@ pub struct ProcessCounters {
     pub panics: Counter,
     /// Snapshots that somebody still holds.
     pub snapshots_alive: Gauge,
+    /// What servers say of themselves, and what was refused of it.
+    pub feedback: feedback::FeedbackCounters,
 }
 
 /// Written for every request.
@@ -197,6 +200,7 @@ impl ServerRecord {
     #[cold]
     pub fn begin_measuring(&self) {
         self.load.pace.begins(time::now());
+        self.load.run_queue.count_sent();
     }
 
     /// Ends to measure an attempt that still has its place.

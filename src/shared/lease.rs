@@ -139,6 +139,9 @@ impl Lease {
     /// Gives the place back as if it had never been taken: the request goes elsewhere, and nothing of it was sent.
     pub fn withdraw(mut self) {
         self.endpoint.record.uncount_request();
+        if self.endpoint.is_measured {
+            self.endpoint.record.load.run_queue.uncount_sent();
+        }
         self.outcome = Some(Outcome::OwnFault);
     }
 

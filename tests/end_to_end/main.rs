@@ -10,12 +10,14 @@ mod support;
 
 mod active_checks;
 mod again_h2c;
+mod agent;
 mod bodies;
 mod cancellation;
 mod check;
 mod client_certificates;
 mod drain;
 mod explain;
+mod feedback;
 mod forwarding;
 mod h2;
 mod h2_abuse;

@@ -4,6 +4,7 @@
 //! sides. Nothing waits without a deadline, nothing sleeps to wait for something, every port is the kernel's choice. It
 //! shares no code with the product: its parsing of HTTP is its own, and strict.
 
+pub mod agent;
 pub mod client;
 pub mod deadline;
 pub mod dns;

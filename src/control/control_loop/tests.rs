@@ -25,8 +25,10 @@ impl Bench {
     fn new(ports: &[u16]) -> Self {
         let store = Arc::new(store_of(vec![pool(ports)]));
         let (workers, reports, equipment) = (Vec::new(), Arc::default(), Equipment::default());
+        let inputs = Inputs::none(store.process());
         let connectors = &Connectors::default();
-        let handle = start(Start { store: Arc::clone(&store), workers, connectors, reports, equipment }).unwrap();
+        let handle =
+            start(Start { store: Arc::clone(&store), workers, connectors, reports, equipment, inputs }).unwrap();
         Self { store, handle }
     }
 
@@ -156,6 +158,7 @@ fn what_is_to_be_taken_back_is_told_to_every_worker_behind_the_states() {
         connectors: &Connectors::default(),
         reports: Arc::default(),
         equipment: Equipment::default(),
+        inputs: Inputs::none(store.process()),
     };
     let mut control = ControlLoop::new(start, tried);
     let slot = ServerSlot(1);

@@ -8,9 +8,10 @@ use std::time::Duration;
 use tokio::runtime::{Builder, LocalOptions};
 
 use super::*;
-use crate::control::agent_orders::agent_orders;
+use crate::control::inputs::{Inputs, ORDERS_MAX, queues};
 use crate::pure::pool::SchedulerConfig;
 use crate::pure::recovery::plan::{Ipmi, MacAddress};
+use crate::shared::counters::ProcessCounters;
 use crate::shared::endpoint::tests::endpoint;
 use crate::shared::snapshot::tests::pool_of;
 
@@ -28,9 +29,10 @@ const fn nothing() -> Plan {
 }
 
 /// How a step ends.
-fn end_of(step: Step, target: Target, passwords: Passwords, orders: Option<AgentOrders>) -> Result<(), StepFailure> {
+fn end_of(step: Step, target: Target, passwords: Passwords, orders: Option<OrderSender>) -> Result<(), StepFailure> {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
-    let (steps, mut results) = Steps::new(passwords, orders, &Connectors::default());
+    let nobody = || Inputs::none(&Arc::new(ProcessCounters::default())).orders;
+    let (steps, mut results) = Steps::new(passwords, orders.unwrap_or_else(nobody), &Connectors::default());
     runtime.block_on(async {
         steps.begin(StepId(7), step, target);
         let (id, result) = tokio::time::timeout(PATIENCE, results.recv()).await.unwrap().unwrap();
@@ -136,12 +138,13 @@ fn a_program_that_is_not_there_is_told() {
 
 #[test]
 fn agents_are_told_through_their_queue_and_a_full_one_is_a_failure() {
-    let (orders, mut given) = agent_orders();
+    let (inputs, _, mut given) = queues(&Arc::new(ProcessCounters::default()));
+    let orders = inputs.orders;
     let restart = |orders| end_of(Step::AgentRestart, target(nowhere(), nothing(), None), Passwords::default(), orders);
     assert_eq!(restart(Some(orders.clone())), Ok(()));
-    assert_eq!(given.try_recv().map(|(_, order)| order), Ok(AgentOrder::Restart));
-    while orders.try_send((crate::base::id::ServerSlot(0), AgentOrder::Question)).is_ok() {}
-    assert_eq!(restart(Some(orders.clone())), Err(StepFailure::NotDone("too many orders wait".to_owned())));
+    assert_eq!(given.try_recv().map(|order| order.kind), Ok(OrderKind::Restart));
+    (0..ORDERS_MAX).for_each(|_| orders.ask(crate::base::id::ServerSlot(0)));
+    assert!(restart(Some(orders.clone())).is_err(), "a full queue");
     drop(given);
     assert!(restart(Some(orders)).is_err() && restart(None).is_err());
 }

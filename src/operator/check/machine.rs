@@ -1,5 +1,5 @@
-//! What the rule files want of this machine, apart from certificates and ports: a user, a secret, and a folder for the access
-//! log.
+//! What the rule files want of this machine, apart from certificates and ports: a user, a secret, the key of agents, and a
+//! folder for the access log.
 //!
 //! It opens and makes nothing: a check leaves the machine as it was.
 
@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::CheckReport;
 use crate::control::control_loop::read_password;
+use crate::operator::agent_key::read_master;
 use crate::operator::secret::{Secret, is_public};
 use crate::pure::config::source::Place;
 use crate::pure::config::{Config, Problem};
@@ -27,6 +28,12 @@ pub(super) fn check(config: &Config, report: &mut CheckReport) {
     }
     for named in &config.places.secret_files {
         check_password(&named.file, &named.place, report);
+    }
+    if let (Some(feedback), Some(place)) = (&config.feedback, &config.places.feedback_key)
+        && let Err(error) = read_master(&feedback.key_file)
+    {
+        let problem = Problem::at(place, "this master key can't be used").label("this one").help(error.to_string());
+        report.errors.push(problem.help("make one: pointsman agent-key --new FILE"));
     }
     let file = config.access_log.as_ref().and_then(|log| log.file.as_deref());
     if let (Some(file), Some(place)) = (file, &config.places.access_log) {

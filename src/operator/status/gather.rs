@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::control::{AvailabilityStatus, EvidenceStatus, RecoveryStatus};
 use super::feedback::FeedbackStatus;
 use super::report::{
-    Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus, ServerStatus,
-    Status, TableStatus, TopKey,
+    AgentCheckStatus, Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus,
+    RefusedReports, ReportsStatus, ServerStatus, Status, TableStatus, TopKey,
 };
 use crate::base::time::{self, Timestamp};
 use crate::pure::key_table::Usage;
@@ -20,8 +20,9 @@ use crate::request::access_log::LogCounters;
 use crate::request::process::Process;
 use crate::shared::control_report::{ControlReport, ControlReportStore};
 use crate::shared::counters::ServerFigures;
+use crate::shared::counters::feedback::FeedbackCounters;
 use crate::shared::queue::QueueFigures;
-use crate::shared::snapshot::{Endpoint, PoolSnapshot, SnapshotStore};
+use crate::shared::snapshot::{Endpoint, PoolSnapshot, Snapshot, SnapshotStore};
 
 /// How many of the hottest keys are told.
 const TOP_KEYS: usize = 10;
@@ -49,10 +50,10 @@ impl Source {
         let snapshot = self.store.load();
         let report = self.reports.load();
         let pools = snapshot.pools.iter().map(|pool| pool_status(pool, &report)).collect();
-        Status { process: self.process(&report), pools }
+        Status { process: self.process(&snapshot, &report), pools }
     }
 
-    fn process(&self, report: &ControlReport) -> ProcessStatus {
+    fn process(&self, snapshot: &Snapshot, report: &ControlReport) -> ProcessStatus {
         let (process, counters) = (&self.process, &self.process.counters);
         let log = |counters: &Arc<LogCounters>| LogStatus {
             written: counters.written.load(Ordering::Relaxed),
@@ -74,7 +75,34 @@ impl Source {
             panics: counters.panics.get(),
             access_log: self.log.as_ref().map(log),
             alerts: report.alerts.into(),
+            feedback: snapshot.config.feedback.as_ref().map(|_| feedback_status(&counters.feedback)),
+            agent_checks: snapshot.config.pools.iter().any(|pool| pool.agent_check.is_some()).then(|| {
+                AgentCheckStatus {
+                    replies: counters.feedback.agent_checks.get(),
+                    failed: counters.feedback.agent_checks_failed.get(),
+                }
+            }),
         }
+    }
+}
+
+fn feedback_status(counters: &FeedbackCounters) -> ReportsStatus {
+    ReportsStatus {
+        accepted: counters.accepted.get(),
+        refused: RefusedReports {
+            foreign: counters.foreign.get(),
+            malformed: counters.malformed.get(),
+            unknown: counters.unknown.get(),
+            limited: counters.limited.get(),
+            forged: counters.forged.get(),
+            late: counters.late.get(),
+            replayed: counters.replayed.get(),
+            unheard: counters.unheard.get(),
+        },
+        dropped_by_kernel: counters.dropped_by_kernel.get(),
+        dropped: counters.dropped.get(),
+        orders: counters.orders.get(),
+        orders_failed: counters.orders_failed.get(),
     }
 }
 
@@ -162,6 +190,7 @@ fn server_status(
         service_us: known(load.pace.service_nanos()),
         peak_latency_us: Some(micros(load.pace.peak_latency(time::now()))).filter(|micros| *micros > 0),
         capacity_per_second: load.pace.answers_per_second(time::now()).map(|answers| rounded(answers, 100.0)),
+        run_queue: load.run_queue.length(time::now()),
         keys,
         availability: known_to_control
             .and_then(|server| server.availability.as_ref())

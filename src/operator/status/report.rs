@@ -48,6 +48,60 @@ pub struct ProcessStatus {
     pub access_log: Option<LogStatus>,
     /// Alerts; all zero where nobody is alerted.
     pub alerts: AlertStatus,
+    /// What agents report; none where nobody listens to them.
+    pub feedback: Option<ReportsStatus>,
+    /// What servers answer to agent-checks; none where no pool has one.
+    pub agent_checks: Option<AgentCheckStatus>,
+}
+
+/// What agents report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReportsStatus {
+    /// Reports that counted.
+    pub accepted: u64,
+    /// Those that did not, and what was no report.
+    pub refused: RefusedReports,
+    /// Datagrams for which the socket's buffer had no room, about.
+    pub dropped_by_kernel: u64,
+    /// Reports for which control had no room, and those of known agents that were not looked at.
+    pub dropped: u64,
+    /// Questions and other orders to agents.
+    pub orders: u64,
+    /// Those that could not be sent.
+    pub orders_failed: u64,
+}
+
+/// Datagrams that did not count, by the reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RefusedReports {
+    /// From addresses that may not report, as far as the kernel let them through.
+    pub foreign: u64,
+    /// No reports, or with content that can't be.
+    pub malformed: u64,
+    /// Of no configured server.
+    pub unknown: u64,
+    /// Not looked at: their sender had had its share.
+    pub limited: u64,
+    /// With a tag that is not right.
+    pub forged: u64,
+    /// Sent too long ago, or by a clock that differs.
+    pub late: u64,
+    /// Seen before, or older than one that counted.
+    pub replayed: u64,
+    /// By agents that had not heard of this process yet, or made for another.
+    pub unheard: u64,
+}
+
+/// What servers answer to agent-checks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AgentCheckStatus {
+    /// Replies that could be read.
+    pub replies: u64,
+    /// Questions that brought none.
+    pub failed: u64,
 }
 
 /// The access log.
@@ -148,6 +202,8 @@ pub struct ServerStatus {
     pub peak_latency_us: Option<u64>,
     /// The answers that it finishes in a second in which it has anything to do, lately; where the scheduler measures.
     pub capacity_per_second: Option<f64>,
+    /// The tasks that run or wait there by its last report, and the requests sent since; none where it has not said of late.
+    pub run_queue: Option<u64>,
     /// How many different keys it has got, about; where the scheduler goes by a key.
     pub keys: Option<u64>,
     /// How available it was.

@@ -54,7 +54,24 @@ fn process_lines(process: &ProcessStatus) -> Vec<String> {
         // A worker holds the one that it last looked at.
         (process.snapshots_alive.saturating_sub(process.workers as u64 + 1), "earlier snapshots are still held"),
     ];
-    lines.extend(troubles.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("  {count} {what}")));
+    let refused = process.feedback.unwrap_or_default().refused;
+    let feedback = process.feedback.unwrap_or_default();
+    let reports = [
+        (refused.foreign, "datagrams came from addresses that may not report"),
+        (refused.malformed, "datagrams were no reports"),
+        (refused.unknown, "reports were of no configured server"),
+        (refused.limited, "datagrams were not looked at, for their sender had had its share"),
+        (refused.forged, "reports had a wrong signature"),
+        (refused.late, "reports were too old, or of a clock that differs"),
+        (refused.replayed, "reports had come before"),
+        (feedback.dropped_by_kernel, "datagrams found no room in the socket's buffer"),
+        (feedback.dropped, "reports were lost on their way to control"),
+        (process.agent_checks.unwrap_or_default().failed, "agent-checks brought no reply"),
+    ];
+    lines.extend(process.feedback.map(|feedback| format!("  {} reports of agents counted", feedback.accepted)));
+    lines.extend(process.agent_checks.map(|checks| format!("  {} agent-checks were answered", checks.replies)));
+    let troubles = troubles.iter().chain(&reports);
+    lines.extend(troubles.filter(|(count, _)| *count > 0).map(|(count, what)| format!("  {count} {what}")));
     lines
 }
 
@@ -122,6 +139,7 @@ const COLUMNS: &[Column] = &[
     ("to client", |server| bytes(server.bytes_to_client), false),
     ("latency", |server| server.latency_us.map(micros).unwrap_or_default(), true),
     ("capacity", |server| server.capacity_per_second.map(|rate| format!("{rate:.1}/s")).unwrap_or_default(), true),
+    ("run queue", |server| server.run_queue.map(|length| length.to_string()).unwrap_or_default(), true),
     ("keys", |server| server.keys.map(|keys| keys.to_string()).unwrap_or_default(), true),
 ];
 

@@ -16,7 +16,8 @@ use super::problem::{ConfigErrors, Problem, Problems};
 use super::recovery::MachineReader;
 use super::source::Place;
 use super::{
-    AccessLog, Config, LogFormat, address, admin, alert, expect, identity_fields, listener, pool, rule, shape,
+    AccessLog, Config, LogFormat, address, admin, alert, expect, identity_fields, listener, pool, reporting, rule,
+    shape,
 };
 use crate::base::id::{ListenerIndex, PoolIndex};
 use crate::pure::pool::Pool;
@@ -59,6 +60,7 @@ fn empty() -> Config {
         admin: None,
         alert: Arc::default(),
         machines: Arc::default(),
+        feedback: None,
         process: Settings::default().process,
         places: Places::default(),
     }
@@ -90,7 +92,7 @@ impl Loading {
         for node in &nodes {
             shape::check_top(*node, &mut self.problems);
         }
-        for name in ["workers", "user", "access-log", "resolver", "secret", "admin", "alert"] {
+        for name in ["workers", "user", "access-log", "resolver", "secret", "admin", "alert", "feedback"] {
             self.check_single(name, named(name));
         }
         let mut top = Settings::default();
@@ -118,6 +120,8 @@ impl Loading {
             let secrets = &mut self.config.places.secret_files;
             self.config.alert = Arc::new(alert::read(node, secrets, &mut self.problems));
         }
+        self.config.feedback = named("feedback").next().and_then(|node| reporting::read(node, &mut self.problems));
+        self.config.places.feedback_key = named("feedback").next().and_then(reporting::key_place);
         self.process(named("workers").next(), named("user").next(), named("access-log").next());
         if named("listen").next().is_none() && !expanded.is_incomplete {
             let problem = Problem::nowhere(format!("{}: there is no `listen`", entry.display()));
@@ -192,6 +196,7 @@ impl Loading {
                     needs_secret: needs_secret(node),
                     check: node.child("check").map(|check| check.place()),
                     tls: tls.or_else(|| protocol.map(UpstreamTlsPlaces::implied)),
+                    scheduler: node.child("scheduler").map(|node| node.place()),
                 });
             }
         }

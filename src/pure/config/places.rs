@@ -21,6 +21,8 @@ pub struct Places {
     pub user: Option<Place>,
     /// That of `secret`.
     pub secret: Option<Place>,
+    /// That of the `key-file` of `feedback`.
+    pub feedback_key: Option<Place>,
     /// That of `access-log`.
     pub access_log: Option<Place>,
     /// The files with passwords and the secrets of webhooks.
@@ -64,6 +66,8 @@ pub struct PoolPlaces {
     pub check: Option<Place>,
     /// The `tls` of its `upstream`, if it has one.
     pub tls: Option<UpstreamTlsPlaces>,
+    /// Its `scheduler`, if it has one.
+    pub scheduler: Option<Place>,
 }
 
 /// The places of TLS towards a pool's servers.

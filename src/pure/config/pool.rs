@@ -8,7 +8,9 @@ use super::names::Unique;
 use super::node::Node;
 use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
-use super::{address, answers, check, detection, feedback, limits, persist, recovery, scheduler, upstream_tls};
+use super::{
+    address, agent_check, answers, check, detection, feedback, limits, persist, recovery, scheduler, upstream_tls,
+};
 use crate::base::id::ServerId;
 use crate::pure::pool::{Pool, Server, UpstreamProtocol};
 use crate::pure::proxy_protocol::Version;
@@ -33,6 +35,7 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
     Pool {
         name: Arc::clone(name),
         persistence: persist::read(node, name, &servers, problems),
+        agent_check: agent_check::read(node, &servers, problems).map(Arc::new),
         servers,
         scheduler: scheduling.scheduler,
         key: scheduling.key,

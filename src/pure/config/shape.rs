@@ -24,7 +24,7 @@ pub(super) fn check_top(node: Node<'_>, problems: &mut Problems) {
 }
 
 /// Checks `node`, a child of a node of the form `parent`.
-fn check_child(node: Node<'_>, parent: &'static NodeForm, problems: &mut Problems) {
+pub(super) fn check_child(node: Node<'_>, parent: &'static NodeForm, problems: &mut Problems) {
     let name = node.name();
     if let Some(form) = parent.child(name) {
         check_node(node, form, problems);

@@ -51,6 +51,8 @@ static SERVER: NodeForm = NodeForm::new("server", r#"server "o1" "10.0.0.1:9000"
         Setting::one("max", Kind::Whole { min: 1, max: 4_294_967_295 }),
         Setting::one("backup", Kind::Switch),
         Setting::one("check-address", ADDRESS),
+        Setting::one("agent-port", PORT),
+        Setting::text("agent-address", "an IP address"),
     ])
     .holding(&[&MACHINE])
     .repeated();
@@ -62,6 +64,7 @@ static MACHINE: NodeForm = NodeForm::new("machine", r#"machine "web1" mac="00:1b
         Setting::text("user", "a user's name"),
         Setting::one("password-file", FILE),
     ]);
+const PORT: Kind = Kind::Whole { min: 1, max: 65_535 };
 
 /// The schedulers that work.
 pub const SCHEDULERS: &[&str] = &[
@@ -84,10 +87,11 @@ pub const SCHEDULERS: &[&str] = &[
     "lblc",
     "lblcr",
     "cbr",
+    "run-queue",
 ];
 const FALLBACKS: &[&str] = &["wlc", "none", "rr", "wrr", "lc", "sed", "nq", "fb-wlc", "p2c", "peak-ewma", "fo"];
 static SCHEDULER: NodeForm = NodeForm::new("scheduler", r#"scheduler "wrr""#)
-    .taking(&[Kind::Word { now: SCHEDULERS, later: &["run-queue"] }], 1)
+    .taking(&[Kind::Word { now: SCHEDULERS, later: &[] }], 1)
     .with(&[
         Setting::text("key", "what is hashed"),
         Setting::one("mode", Kind::Word { now: &["smooth", "maglev", "ipvs"], later: &[] }),
@@ -98,6 +102,7 @@ static SCHEDULER: NodeForm = NodeForm::new("scheduler", r#"scheduler "wrr""#)
         Setting::one("shrink-after", WHILE),
         Setting::one("miss-cost", WHILE),
         Setting::one("choices", Kind::Whole { min: 1, max: 65_535 }),
+        Setting::one("reports", Kind::Word { now: &["push", "pull"], later: &[] }),
     ])
     .holding(&[&KEY_NORMALIZE]);
 const WHILE: Kind = Kind::Duration { min: Duration::from_millis(1), max: Duration::from_secs(30 * 24 * 3600) };
@@ -157,6 +162,7 @@ static POOL: NodeForm = NodeForm::new("pool", r#"pool "origin" { server "o1" "10
         &QUEUE,
         &PERSIST,
         &CHECK,
+        &AGENT_CHECK,
         &PASSIVE,
         &ORCA,
         &DETECT,
@@ -164,6 +170,14 @@ static POOL: NodeForm = NodeForm::new("pool", r#"pool "origin" { server "o1" "10
         &RECOVERY,
     ])
     .repeated();
+/// Oftener it would be a load of its own; seldomer it would say nothing of now.
+const AGENT_CHECK_EVERY: Kind = Kind::Duration { min: Duration::from_millis(100), max: Duration::from_secs(3600) };
+static AGENT_CHECK: NodeForm = NodeForm::new("agent-check", r#"agent-check port=9777 every="2s""#).with(&[
+    Setting::one("port", PORT),
+    Setting::one("every", AGENT_CHECK_EVERY),
+    Setting::one("timeout", Kind::Duration { min: Duration::from_millis(10), max: Duration::from_secs(60) }),
+    Setting::text("send", "a text"),
+]);
 static PERSIST: NodeForm = NodeForm::new("persist", r#"persist cookie="NAME" ttl="8h""#)
     .taking(&[Kind::Word { now: &["source", "tls-session"], later: &[] }], 0)
     .with(&[
@@ -376,7 +390,10 @@ static MAIL: NodeForm = NodeForm::new("mail", r#"mail to="ops@a.test" from="poin
         Setting::one("ca", FILE),
     ])
     .repeated();
-static FEEDBACK: NodeForm = NodeForm::later("feedback");
+static FEEDBACK: NodeForm =
+    NodeForm::new("feedback", r#"feedback "10.0.0.1:9787" { key-file "/etc/pointsman/agents.key" }"#)
+        .taking(&[ADDRESS], 1)
+        .with(&[Setting::one("key-file", FILE), Setting::list("sources", text("an address range"))]);
 static SECRET: NodeForm =
     NodeForm::new("secret", r#"secret file="/etc/pointsman/secret""#).with(&[Setting::one("file", FILE)]);
 static RESOLVER: NodeForm =

@@ -1,11 +1,12 @@
 //! What all workers write of one server: requests in flight and failures in a row, which every choice reads, when it was heard
-//! last, how long its answers take, added up for whoever asks, and its pace, for schedulers that ask. Atomics, relaxed where
-//! nobody waits for them. It refuses to keep any further statistics: [`crate::shared::counters`] has them.
+//! last, how long its answers take, added up for whoever asks, and its run queue and its pace, for schedulers that ask.
+//! Atomics, relaxed where nobody waits for them. It refuses to keep any further statistics: [`crate::shared::counters`] has them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::pace::Pace;
+use super::run_queue::RunQueue;
 use crate::base::time::Timestamp;
 
 /// One timeout, in the word of failures in a row; below it connects that failed are counted.
@@ -25,6 +26,8 @@ pub struct Load {
     answering: AtomicU64,
     /// When it sent the last byte, by the clock of whoever got it.
     heard: AtomicU64,
+    /// How long its run queue is, where its pool's scheduler asks.
+    pub run_queue: RunQueue,
     /// How fast it answers, where its pool's scheduler asks.
     pub pace: Pace,
 }

@@ -33,6 +33,7 @@ pub(crate) fn pool_of(name: &str, scheduler: impl Into<SchedulerConfig>, servers
         feedback: None,
         passive: Passive::default(),
         orca: None,
+        agent_check: None,
         upstream: Upstream::default(),
         timeouts: Timeouts::default(),
         retry: Retry::default(),
@@ -56,6 +57,7 @@ pub(crate) fn config_of(pools: Vec<Arc<Pool>>) -> Arc<Config> {
         admin: None,
         alert: Arc::default(),
         machines: Arc::default(),
+        feedback: None,
         process: ProcessLimits::default(),
         places: Places::default(),
     })

@@ -1,0 +1,165 @@
+//! The agent's one loop: a look every 50 ms, a report when [`Pacing`] says so, an order when one comes, and a word at the end.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{info, warn};
+
+use crate::agent::liveness::Liveness;
+use crate::agent::measure::Measure;
+use crate::agent::own_check::OwnCheck;
+use crate::agent::services::Services;
+use crate::agent::speaker::{Arrival, Speaker};
+use crate::base::time::{self, UnixNanos};
+use crate::pure::feedback::pacing::{Pacing, Reason, SAMPLE, Sample};
+use crate::pure::feedback::report::{Report, Service};
+use crate::pure::feedback::wire::{OrderKind, RestartNews, RestartProgress, SignedOrder};
+
+/// How often an agent that ends says so, and how far apart: a datagram may be lost.
+const FAREWELLS: u32 = 3;
+const FAREWELL_GAP: Duration = Duration::from_millis(20);
+
+/// Everything that an agent is made of.
+#[derive(Debug)]
+pub struct Agent {
+    /// What it speaks with.
+    pub speaker: Speaker,
+    /// When it speaks.
+    pub pacing: Pacing,
+    /// What it measures.
+    pub measure: Measure,
+    /// Its service's process, where it is told which.
+    pub process: Option<Liveness>,
+    /// Its own check, where it has one.
+    pub check: Option<OwnCheck>,
+    /// The services of its file.
+    pub services: Option<Services>,
+    /// While it exists, the service is in maintenance.
+    pub maintenance_file: Option<PathBuf>,
+    /// The balancer and the number of the last order to restart, while it goes on.
+    pub restarting: Option<(usize, u64)>,
+    /// How the service was at the last look.
+    pub last: Service,
+}
+
+impl Agent {
+    /// Runs until SIGTERM or SIGINT.
+    ///
+    /// # Errors
+    /// Where signals can't be heard.
+    pub async fn run(mut self, mut arrivals: mpsc::Receiver<Arrival>) -> std::io::Result<()> {
+        let mut ends: [Signal; 2] = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+        let mut looks = interval(SAMPLE);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let [terminate, interrupt] = &mut ends;
+        loop {
+            tokio::select! {
+                _ = looks.tick() => self.look(),
+                Some(arrival) = arrivals.recv() => self.hear(&arrival),
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+            }
+        }
+        self.leave().await;
+        Ok(())
+    }
+
+    fn look(&mut self) {
+        let sample = self.sample(false);
+        let now = time::now();
+        if let Some(services) = &mut self.services {
+            services.tick(now, sample.service == Service::Maintenance);
+        }
+        let has_news = self.note_restart_news();
+        match self.pacing.look(now, &sample) {
+            Some(why) => self.say(Some(why), &sample),
+            None if has_news => self.say(None, &sample),
+            None => {}
+        }
+    }
+
+    fn sample(&mut self, is_asked: bool) -> Sample {
+        let now = time::now();
+        let process = self.process.as_mut().map(|process| process.look(now));
+        self.measure.follow(process.flatten());
+        let look = self.measure.look(now, self.pacing.wants_figures(now), is_asked);
+        let is_bad = self.check.as_ref().and_then(OwnCheck::is_good) == Some(false);
+        let service = if self.maintenance_file.as_deref().is_some_and(Path::exists) {
+            Service::Maintenance
+        } else if process == Some(None) || !look.is_alive {
+            Service::Down
+        } else if is_bad || self.services.as_ref().is_some_and(|services| !services.are_well()) {
+            Service::Abnormal
+        } else {
+            Service::Up
+        };
+        if service != self.last {
+            info!("the service is {service:?}, and was {:?}", self.last);
+            self.last = service;
+        }
+        Sample { figures: look.figures, is_overloaded: look.is_overloaded, service }
+    }
+
+    fn say(&mut self, why: Option<Reason>, sample: &Sample) {
+        let (said, promised_next) = self.pacing.told(time::now(), why, sample);
+        let Sample { figures, is_overloaded, service } = said;
+        let report = Report { figures, is_overloaded, service, promised_next, ..Report::default() };
+        self.speaker.say(&report, wall_clock());
+    }
+
+    fn hear(&mut self, arrival: &Arrival) {
+        let Some(order) = self.speaker.hear(arrival, wall_clock()) else { return };
+        match order.kind {
+            OrderKind::Question => {}
+            OrderKind::Restart => self.restart(arrival.0, &order),
+        }
+        let sample = self.sample(true);
+        self.say(None, &sample);
+    }
+
+    fn restart(&mut self, balancer: usize, order: &SignedOrder) {
+        let progress = match &mut self.services {
+            Some(services) => services.restart(time::now()),
+            None => RestartProgress::Refused,
+        };
+        if progress == RestartProgress::Refused {
+            warn!("a restart was ordered, and there is no command for it or another is at work");
+        } else {
+            info!("a restart was ordered");
+            self.restarting = Some((balancer, order.number));
+        }
+        self.speaker.note_restart(balancer, RestartNews { number: order.number, progress });
+    }
+
+    /// Whether a restart that was ordered has ended.
+    fn note_restart_news(&mut self) -> bool {
+        let news = self.services.as_mut().and_then(Services::restart_news);
+        let Some((progress, (balancer, number))) = news.zip(self.restarting) else { return false };
+        self.restarting = None;
+        info!("the restart that was ordered: {progress:?}");
+        self.speaker.note_restart(balancer, RestartNews { number, progress });
+        true
+    }
+
+    async fn leave(mut self) {
+        info!("leaving");
+        let mut sample = self.sample(false);
+        sample.service = Service::Leaving;
+        let Sample { figures, is_overloaded, service } = sample;
+        let report = Report { figures, is_overloaded, service, ..Report::default() };
+        for farewell in 0..FAREWELLS {
+            if farewell > 0 {
+                tokio::time::sleep(FAREWELL_GAP).await;
+            }
+            self.speaker.say(&report, wall_clock());
+        }
+    }
+}
+
+/// The wall clock, to the nanosecond.
+pub fn wall_clock() -> UnixNanos {
+    UnixNanos::of(time::wall_clock())
+}

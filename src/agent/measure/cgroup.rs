@@ -1,0 +1,211 @@
+//! What a cgroup uses, of version 2 or 1, and what it may use: its own limits, else the machine's size.
+
+use std::path::{Path, PathBuf};
+
+use super::host::Machine;
+use super::proc_file::{ProcFile, read_number, read_once};
+use crate::pure::feedback::report::Use;
+
+/// Where cgroups are.
+const ROOT: &str = "/sys/fs/cgroup";
+/// The most members that are looked at.
+pub const MEMBERS_MAX: usize = 256;
+
+/// Why there is no such cgroup.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no cgroup `{0}` below {ROOT}, of version 2 or 1")]
+pub struct NoCgroup(String);
+
+/// A cgroup's counters.
+#[derive(Debug)]
+pub struct Cgroup {
+    layout: Layout,
+    processor: Option<ProcFile>,
+    memory: Option<ProcFile>,
+    memory_details: Option<ProcFile>,
+    disk: Option<ProcFile>,
+    members: Option<ProcFile>,
+}
+
+/// Where the files of a cgroup are.
+#[derive(Clone, Debug)]
+enum Layout {
+    /// In one folder.
+    V2(PathBuf),
+    /// In one folder for each controller.
+    V1 { processor: PathBuf, memory: PathBuf },
+}
+
+impl Cgroup {
+    /// The cgroup at that path, from the root of cgroups or as a whole path.
+    ///
+    /// # Errors
+    /// [`NoCgroup`] where there is none.
+    pub fn open(path: &str) -> Result<Self, NoCgroup> {
+        Self::open_below(Path::new(ROOT), path)
+    }
+
+    fn open_below(root: &Path, path: &str) -> Result<Self, NoCgroup> {
+        let name = Path::new(path).strip_prefix(root).unwrap_or(Path::new(path));
+        let name: PathBuf = name.components().filter(|part| matches!(part, std::path::Component::Normal(_))).collect();
+        let v2 = [root.join(&name), root.join("unified").join(&name)];
+        if let Some(folder) =
+            v2.into_iter().find(|folder| folder.join("cpu.stat").exists() && folder.join("memory.current").exists())
+        {
+            return Ok(Self::of_v2(folder));
+        }
+        let of = |controller: &str| root.join(controller).join(&name);
+        if !of("cpuacct").join("cpuacct.usage").exists() && !of("memory").join("memory.usage_in_bytes").exists() {
+            return Err(NoCgroup(path.to_owned()));
+        }
+        let open = |path: PathBuf| ProcFile::open(path).ok();
+        Ok(Self {
+            processor: open(of("cpuacct").join("cpuacct.usage")),
+            memory: open(of("memory").join("memory.usage_in_bytes")),
+            memory_details: open(of("memory").join("memory.stat")),
+            disk: open(of("blkio").join("blkio.throttle.io_service_bytes")),
+            members: open(of("memory").join("cgroup.procs")).or_else(|| open(of("cpuacct").join("cgroup.procs"))),
+            layout: Layout::V1 { processor: of("cpu"), memory: of("memory") },
+        })
+    }
+
+    fn of_v2(folder: PathBuf) -> Self {
+        let open = |name: &str| ProcFile::open(folder.join(name)).ok();
+        Self {
+            processor: open("cpu.stat"),
+            memory: open("memory.current"),
+            memory_details: open("memory.stat"),
+            disk: open("io.stat"),
+            members: open("cgroup.procs"),
+            layout: Layout::V2(folder),
+        }
+    }
+
+    /// The seconds that processors have worked for it, all together.
+    pub fn processor_seconds(&mut self) -> Option<f64> {
+        let text = self.processor.as_mut()?.read().ok()?;
+        match self.layout {
+            Layout::V2(_) => member(text, "usage_usec").map(|micros| micros / 1e6),
+            Layout::V1 { .. } => text.trim().parse::<f64>().ok().map(|nanos| nanos / 1e9),
+        }
+    }
+
+    /// The processors that it may use.
+    pub fn cores(&self, machine: &Machine) -> f64 {
+        let quota = match &self.layout {
+            Layout::V2(folder) => read_once(folder.join("cpu.max")).ok().and_then(|text| quota(&text)),
+            Layout::V1 { processor, .. } => {
+                let number = |name: &str| read_number(processor.join(name)).map(|number| number as f64);
+                number("cpu.cfs_quota_us")
+                    .zip(number("cpu.cfs_period_us"))
+                    .map(|(quota, period)| quota / period.max(1.0))
+            }
+        };
+        quota.filter(|quota| *quota > 0.0).unwrap_or(machine.cores).min(machine.cores)
+    }
+
+    /// Its memory, without what the kernel keeps of files and would give back at once; `whole` is the machine's.
+    pub fn memory(&mut self, whole: f64) -> Option<Use> {
+        let used: f64 = self.memory.as_mut()?.read().ok()?.trim().parse().ok()?;
+        let (limit, name) = match &self.layout {
+            Layout::V2(folder) => (read_number(folder.join("memory.max")), "inactive_file"),
+            Layout::V1 { memory, .. } => (read_number(memory.join("memory.limit_in_bytes")), "total_inactive_file"),
+        };
+        let cached = self.memory_details.as_mut().and_then(|file| member(file.read().ok()?, name)).unwrap_or(0.0);
+        let capacity = limit.map_or(whole, |limit| (limit as f64).min(whole));
+        Some(Use { amount: (used - cached).max(0.0), capacity })
+    }
+
+    /// The bytes that it has read from disks and written to them.
+    pub fn disk_bytes(&mut self) -> Option<f64> {
+        let text = self.disk.as_mut()?.read().ok()?;
+        Some(match self.layout {
+            Layout::V2(_) => io_bytes(text),
+            Layout::V1 { .. } => text.lines().find_map(|line| line.strip_prefix("Total ")?.trim().parse().ok())?,
+        })
+    }
+
+    /// The processes in it, [`MEMBERS_MAX`] at most.
+    pub fn members(&mut self) -> Vec<i32> {
+        let text = self.members.as_mut().and_then(|file| file.read().ok()).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).take(MEMBERS_MAX).collect()
+    }
+}
+
+/// The value of a line `name value`.
+fn member(text: &str, name: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+/// The processors of `quota period`; `None`: no quota.
+fn quota(text: &str) -> Option<f64> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok().filter(|period| *period > 0.0)?)
+}
+
+/// The bytes read and written in lines such as `8:0 rbytes=1 wbytes=2 rios=3`.
+fn io_bytes(text: &str) -> f64 {
+    let value = |word: &str| word.strip_prefix("rbytes=").or(word.strip_prefix("wbytes="))?.parse::<f64>().ok();
+    text.split_whitespace().filter_map(value).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder with these files.
+    fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    const MACHINE: Machine = Machine { cores: 4.0, rate: 2000.0 };
+
+    #[test]
+    fn a_cgroup_of_version_2_has_its_own_figures_and_limits() {
+        let root = root(&[
+            ("system.slice/app/cpu.stat", "usage_usec 2500000\nuser_usec 1\n"),
+            ("system.slice/app/cpu.max", "150000 100000\n"),
+            ("system.slice/app/memory.current", "5000\n"),
+            ("system.slice/app/memory.stat", "anon 1\ninactive_file 1000\n"),
+            ("system.slice/app/memory.max", "8000\n"),
+            ("system.slice/app/io.stat", "8:0 rbytes=100 wbytes=20 rios=3\n8:16 rbytes=1 wbytes=2 rios=1\n"),
+            ("system.slice/app/cgroup.procs", "12\n13\n"),
+        ]);
+        let mut cgroup = Cgroup::open_below(root.path(), "/system.slice/app").unwrap();
+        assert_eq!(cgroup.processor_seconds(), Some(2.5));
+        assert_eq!(cgroup.cores(&MACHINE), 1.5);
+        assert_eq!(cgroup.memory(1e9), Some(Use { amount: 4000.0, capacity: 8000.0 }));
+        assert_eq!(cgroup.disk_bytes(), Some(123.0));
+        assert_eq!(cgroup.members(), [12, 13]);
+        std::fs::write(root.path().join("system.slice/app/cpu.max"), "max 100000\n").unwrap();
+        std::fs::write(root.path().join("system.slice/app/memory.max"), "max\n").unwrap();
+        assert_eq!(cgroup.cores(&MACHINE), 4.0);
+        assert_eq!(cgroup.memory(1e9).unwrap().capacity, 1e9);
+    }
+
+    #[test]
+    fn a_cgroup_of_version_1_is_in_several_folders() {
+        let root = root(&[
+            ("cpuacct/app/cpuacct.usage", "2500000000\n"),
+            ("cpu/app/cpu.cfs_quota_us", "-1\n"),
+            ("cpu/app/cpu.cfs_period_us", "100000\n"),
+            ("memory/app/memory.usage_in_bytes", "5000\n"),
+            ("memory/app/memory.stat", "cache 7\ntotal_inactive_file 1000\n"),
+            ("memory/app/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("memory/app/cgroup.procs", "7\n"),
+            ("blkio/app/blkio.throttle.io_service_bytes", "8:0 Read 1\n8:0 Total 1\nTotal 55\n"),
+        ]);
+        let mut cgroup = Cgroup::open_below(root.path(), "app").unwrap();
+        assert_eq!(cgroup.processor_seconds(), Some(2.5));
+        assert_eq!(cgroup.cores(&MACHINE), 4.0, "no quota");
+        assert_eq!(cgroup.memory(1e9), Some(Use { amount: 4000.0, capacity: 1e9 }));
+        assert_eq!((cgroup.disk_bytes(), cgroup.members()), (Some(55.0), vec![7]));
+        assert!(Cgroup::open_below(root.path(), "../../etc").is_err());
+    }
+}

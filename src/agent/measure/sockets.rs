@@ -1,0 +1,287 @@
+//! The sockets of a port: how many connections are established there, and whether somebody listens. Asked of the kernel by
+//! netlink (sock_diag(7)); from /proc/net/tcp and tcp6 where it does not answer, which costs more.
+//!
+//! Counting takes a walk through all connections of the machine, so it is not done where a cheaper look says enough:
+//! [`Sockets::bound`] is a number that the connections can't exceed.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
+
+use super::proc_file::ProcFile;
+
+const ESTABLISHED: u32 = 1;
+const LISTENING: u32 = 10;
+
+/// Asks for TCP sockets of both families: `TCPDIAG_GETSOCK`, the older form, whose family is a filter only.
+const GET_SOCKETS: u16 = 18;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_DUMP: u16 = 0x300;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+/// The attribute of the filter, and its instructions: continue where the local port is at least, at most.
+const BYTECODE: u16 = 1;
+const PORT_AT_LEAST: u8 = 2;
+const PORT_AT_MOST: u8 = 3;
+
+const HEADER: usize = 16;
+const REQUEST: usize = 60;
+const FILTER: usize = 4 + 16;
+/// The offsets in an answer, behind its header.
+const STATE_AT: usize = 1;
+const PORT_AT: usize = 4;
+const QUEUED_AT: usize = 56;
+const BACKLOG_AT: usize = 60;
+const ANSWER_BUFFER: usize = 32 * 1024;
+
+/// What listens on a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listening {
+    /// Whether the connections that wait to be accepted are as many as may wait.
+    pub is_full: bool,
+}
+
+/// Neither the kernel nor /proc says which sockets there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CannotTell;
+
+/// The sockets of one network namespace.
+#[derive(Debug)]
+pub struct Sockets {
+    netlink: Option<OwnedFd>,
+    /// Its /proc/PID/net.
+    folder: PathBuf,
+    in_use: Vec<ProcFile>,
+    buffer: Vec<u8>,
+}
+
+impl Sockets {
+    /// Those of the namespace of a process, or of the agent's own. Where the agent may not enter it, it reads /proc.
+    pub fn of(process: Option<i32>) -> Self {
+        let folder = process.map_or_else(|| "/proc/self".to_owned(), |process| format!("/proc/{process}"));
+        let folder = Path::new(&folder);
+        let in_use =
+            ["sockstat", "sockstat6"].iter().filter_map(|name| ProcFile::open(folder.join("net").join(name)).ok());
+        Self {
+            netlink: netlink_in(&folder.join("ns/net")),
+            in_use: in_use.collect(),
+            folder: folder.join("net"),
+            buffer: vec![0; ANSWER_BUFFER],
+        }
+    }
+
+    /// The folder of the namespace's other figures.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A number that no port has more connections than: all TCP sockets in use. `None`: not known.
+    pub fn bound(&mut self) -> Option<u32> {
+        let sum = |file: &mut ProcFile| file.read().ok().and_then(sockets_in_use);
+        let counts: Vec<Option<u32>> = self.in_use.iter_mut().map(sum).collect();
+        counts
+            .into_iter()
+            .try_fold(0u32, |all, count| Some(all.saturating_add(count?)))
+            .filter(|_| !self.in_use.is_empty())
+    }
+
+    /// The established connections of a local port; `None`: it can't be said.
+    pub fn connections(&mut self, port: u16) -> Option<u32> {
+        let mut count = 0u32;
+        if self.ask(port, ESTABLISHED, |_| count = count.saturating_add(1)) {
+            return Some(count);
+        }
+        self.listed(port, ESTABLISHED)
+    }
+
+    /// What listens on a local port; `None`: nothing does.
+    ///
+    /// # Errors
+    /// [`CannotTell`] where neither the kernel nor /proc answers.
+    pub fn listening(&mut self, port: u16) -> Result<Option<Listening>, CannotTell> {
+        let (mut found, mut is_full) = (false, true);
+        let was_told = self.ask(port, LISTENING, |answer| {
+            let number = |at: usize| answer.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+            let (queued, backlog) = (number(QUEUED_AT).unwrap_or(0), number(BACKLOG_AT).unwrap_or(u32::MAX));
+            found = true;
+            is_full &= queued > 0 && queued >= backlog;
+        });
+        if !was_told {
+            found = self.listed(port, LISTENING).ok_or(CannotTell)? > 0;
+            is_full = false;
+        }
+        Ok(found.then_some(Listening { is_full }))
+    }
+
+    /// The sockets of a port in one state, from the lists of /proc: line by line, for they may have a million.
+    fn listed(&self, port: u16, state: u32) -> Option<u32> {
+        let count =
+            |name: &str| File::open(self.folder.join(name)).map(|list| count_in(BufReader::new(list), port, state));
+        Some(count("tcp").ok()?.saturating_add(count("tcp6").unwrap_or(0)))
+    }
+
+    /// Asks for the sockets of a port in one state; each answer goes to `each`. Gives back whether all came.
+    fn ask(&mut self, port: u16, state: u32, mut each: impl FnMut(&[u8])) -> bool {
+        let Some(netlink) = &self.netlink else { return false };
+        let request = request(port, state);
+        if send(netlink.as_raw_fd(), &request, MsgFlags::empty()) != Ok(request.len()) {
+            return false;
+        }
+        loop {
+            let Ok(length) = recv(netlink.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_DONTWAIT) else { return false };
+            match answers(self.buffer.get(..length).unwrap_or_default(), port, state, &mut each) {
+                Told::More => {}
+                Told::Done => return true,
+                Told::Refused => return false,
+            }
+        }
+    }
+}
+
+/// A netlink socket that sees the namespace of that file. The agent has one thread, so that no other is moved.
+fn netlink_in(namespace: &Path) -> Option<OwnedFd> {
+    let open = || {
+        socket(AddressFamily::Netlink, SockType::Datagram, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkSockDiag).ok()
+    };
+    let own = Path::new("/proc/self/ns/net");
+    if std::fs::read_link(namespace).ok()? == std::fs::read_link(own).ok()? {
+        return open();
+    }
+    let (there, here) = (std::fs::File::open(namespace).ok()?, std::fs::File::open(own).ok()?);
+    setns(there, CloneFlags::CLONE_NEWNET).ok()?;
+    let found = open();
+    // Where there is no way back, everything else would be of the wrong namespace.
+    setns(here, CloneFlags::CLONE_NEWNET).ok().and(found)
+}
+
+/// The request: header, what is asked for, and the filter.
+fn request(port: u16, state: u32) -> Vec<u8> {
+    let length = HEADER + REQUEST + FILTER;
+    let mut bytes = Vec::with_capacity(length);
+    bytes.extend((length as u32).to_ne_bytes());
+    bytes.extend(GET_SOCKETS.to_ne_bytes());
+    bytes.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    bytes.extend([0; 8]);
+    // Family, address lengths, extensions; no socket in particular; states; the last word is not used.
+    bytes.extend([0; 4 + 48]);
+    bytes.extend((1u32 << state).to_ne_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend((FILTER as u16).to_ne_bytes());
+    bytes.extend(BYTECODE.to_ne_bytes());
+    // Each instruction is followed by its port; a jump four bytes behind the end means no.
+    for (code, rest) in [(PORT_AT_LEAST, 16u16), (PORT_AT_MOST, 8)] {
+        bytes.extend([code, 8]);
+        bytes.extend((rest + 4).to_ne_bytes());
+        bytes.extend([0, 0]);
+        bytes.extend(port.to_ne_bytes());
+    }
+    bytes
+}
+
+/// How an answer goes on.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    More,
+    Done,
+    Refused,
+}
+
+/// Takes one packet of answers apart. What the filter should have left out is left out again.
+fn answers(packet: &[u8], port: u16, state: u32, each: &mut impl FnMut(&[u8])) -> Told {
+    let mut rest = packet;
+    while let Some((header, _)) = rest.split_first_chunk::<HEADER>() {
+        let [a, b, c, d, low, high, ..] = *header;
+        let length = u32::from_ne_bytes([a, b, c, d]) as usize;
+        let Some(message) = rest.get(HEADER..length) else { return Told::Refused };
+        match u16::from_ne_bytes([low, high]) {
+            NLMSG_DONE => return Told::Done,
+            NLMSG_ERROR => return Told::Refused,
+            _ => {
+                let at = message
+                    .get(PORT_AT..)
+                    .and_then(|bytes| bytes.first_chunk())
+                    .map(|bytes| u16::from_be_bytes(*bytes));
+                if at == Some(port) && message.get(STATE_AT).is_some_and(|found| u32::from(*found) == state) {
+                    each(message);
+                }
+            }
+        }
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Told::More
+}
+
+/// The sockets in use, from /proc/net/sockstat: `TCP: inuse 5 orphan 0 ..`, or `TCP6: inuse 3`.
+fn sockets_in_use(text: &str) -> Option<u32> {
+    let line = text.lines().find_map(|line| line.strip_prefix("TCP: inuse ").or(line.strip_prefix("TCP6: inuse ")))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// How many lines of /proc/net/tcp have that local port and state.
+fn count_in(list: impl BufRead, port: u16, state: u32) -> u32 {
+    let wanted = format!(":{port:04X}");
+    let is_one = |line: &String| {
+        let mut words = line.split_whitespace();
+        let (local, found) = (words.nth(1), words.nth(1));
+        local.is_some_and(|local| local.ends_with(&wanted))
+            && found.and_then(|found| u32::from_str_radix(found, 16).ok()) == Some(state)
+    };
+    u32::try_from(list.lines().skip(1).map_while(Result::ok).filter(is_one).count()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn connections_to_a_port_and_its_listener_are_counted_in_both_families() {
+        for address in ["127.0.0.1:0", "[::]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let port = listener.local_addr().unwrap().port();
+            let clients: Vec<_> = (0..7).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+            let served: Vec<_> = (0..7).map(|_| listener.accept().unwrap()).collect();
+            let mut netlink = Sockets::of(None);
+            let mut by_text = Sockets::of(Some(i32::try_from(std::process::id()).unwrap()));
+            by_text.netlink = None;
+            for sockets in [&mut netlink, &mut by_text] {
+                assert_eq!(sockets.connections(port), Some(7), "{address}");
+                assert_eq!(sockets.listening(port), Ok(Some(Listening { is_full: false })));
+                assert!(sockets.bound().unwrap() >= 7);
+            }
+            drop((clients, served, listener));
+            assert_eq!(netlink.listening(port), Ok(None));
+            assert_eq!(by_text.listening(port), Ok(None));
+        }
+    }
+
+    #[test]
+    fn a_listener_whose_connections_wait_in_vain_is_full() {
+        let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        listener.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
+        listener.listen(2).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let _clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
+        assert_eq!(Sockets::of(None).listening(address.port()), Ok(Some(Listening { is_full: true })));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let mut count = 0;
+        let mut each = |_: &[u8]| count += 1;
+        assert_eq!(answers(&[0; 15], 1, 1, &mut each), Told::More);
+        assert_eq!(answers(&[0; 16], 1, 1, &mut each), Told::Refused, "a length below that of its header");
+        assert_eq!(answers(&[255; 64], 1, 1, &mut each), Told::Refused);
+        assert_eq!(count, 0);
+        let list = "sl local rem st\n0: 0100007F:1F90 00000000:0000 0A 0\n1: 0100007F:1F90 0100007F:AAAA 01 0\n";
+        assert_eq!([LISTENING, ESTABLISHED, 6].map(|state| count_in(list.as_bytes(), 8080, state)), [1, 1, 0]);
+        assert_eq!(count_in(list.as_bytes(), 0xAAAA, ESTABLISHED), 0, "the other end's port");
+        assert_eq!(sockets_in_use("sockets: used 9\nTCP: inuse 5 orphan 0\n"), Some(5));
+        assert_eq!(sockets_in_use("sockets: used 9\n"), None);
+    }
+}
