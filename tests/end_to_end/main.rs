@@ -43,6 +43,7 @@ mod reports;
 mod retry;
 mod rules_applied;
 mod schedulers;
+mod silence;
 mod standby;
 mod status;
 mod tls;
