@@ -9,7 +9,8 @@ use pointsman::base::id::{ServerId, ServerSlot};
 use pointsman::base::rng::Rng;
 use pointsman::base::time::Timestamp;
 use pointsman::pure::pool::{
-    Address, Candidate, HashMode, Method, PoolView, Reports, SchedulerConfig, Server, Share, State, Ties, Tried, Wanted, WrrMode,
+    Address, Candidate, HashMode, Method, PoolView, Reports, SchedulerConfig, Server, Share, State, Ties, Tried,
+    Wanted, WrrMode,
 };
 use pointsman::pure::scheduler::{Memory, Phase, Pick, build};
 use pointsman::pure::trace::Trace;

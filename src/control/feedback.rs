@@ -34,8 +34,8 @@ use crate::shared::spaced::Spaced;
 use crate::shared::thread;
 
 use rounds::Rounds;
-use socket::{Buffer, LiveSocket};
 pub use socket::{BoundSocket, OpenError};
+use socket::{Buffer, LiveSocket};
 
 /// How often the thread looks around: at the configuration, the kernel's counts, rounds of questions.
 const LOOK: Duration = Duration::from_millis(100);

@@ -243,7 +243,16 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     }
     tracing::info!("{workers} workers, at most {connections_max} connections, {descriptors} descriptors");
     let drain_timeout = config.process.drain_timeout;
-    Ok(Running { inboxes, threads, control: Some(control), inputs: input_threads, log, admin, drain_timeout, _socket_files: files })
+    Ok(Running {
+        inboxes,
+        threads,
+        control: Some(control),
+        inputs: input_threads,
+        log,
+        admin,
+        drain_timeout,
+        _socket_files: files,
+    })
 }
 
 /// What servers say of themselves: its key is read and its socket bound before the user changes.

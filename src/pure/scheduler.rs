@@ -124,12 +124,8 @@ fn plain(method: &Method, phase: Phase) -> Box<dyn Scheduler> {
         Method::ExpectedDelay(ties) => Box::new(LeastLoaded::<expected_delay::ExpectedDelay>::new(*ties, phase)),
         Method::NeverQueue(ties) => Box::new(LeastLoaded::<expected_delay::NeverQueue>::new(*ties, phase)),
         Method::SeenCapacity(ties) => Box::new(LeastLoaded::<capacity::SeenCapacity>::new(*ties, phase)),
-        Method::ShortestRunQueue(Reports::Push) => {
-            Box::new(LeastLoaded::<run_queue::Pushed>::new(Ties::Rotate, phase))
-        }
-        Method::ShortestRunQueue(Reports::Pull) => {
-            Box::new(LeastLoaded::<run_queue::Pulled>::new(Ties::Rotate, phase))
-        }
+        Method::ShortestRunQueue(Reports::Push) => Box::new(LeastLoaded::<run_queue::Pushed>::new(Ties::Rotate, phase)),
+        Method::ShortestRunQueue(Reports::Pull) => Box::new(LeastLoaded::<run_queue::Pulled>::new(Ties::Rotate, phase)),
         Method::TwoChoices => Box::new(two_choices::TwoChoices::<two_choices::InFlight>::new()),
         Method::PeakEwma => Box::new(two_choices::TwoChoices::<two_choices::PeakEwma>::new()),
         Method::Failover => Box::new(failover::Failover::default()),

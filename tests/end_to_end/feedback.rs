@@ -94,8 +94,7 @@ impl Agent {
         self.obedience.sends(nonce, wall());
         let figures = Figures { run_queue: Some(self.run_queue), ..Figures::default() };
         let promised_next = Some(Duration::from_secs(1));
-        let report =
-            Report { boot: self.boot, sequence: self.sequence, promised_next, figures, ..Report::default() };
+        let report = Report { boot: self.boot, sequence: self.sequence, promised_next, figures, ..Report::default() };
         let heard = self.obedience.heard();
         seal_report(self.keys.server(), self.keys.report(), &SignedReport { report, sent, nonce, heard, restart: None })
             .unwrap()
@@ -426,7 +425,9 @@ fn the_real_agent_is_heard_and_answers_with_keys_from_the_command_line() {
     std::fs::write(proxy.path("a0.key"), key.stdout).unwrap();
     let mut command = std::process::Command::new(AGENT);
     let to = feedback_address(&proxy).to_string();
-    command.args(["--report-to", &to, "--key-file", "a0.key", "--server", "app/a0"]).current_dir(proxy.folder());
+    let port = origins[0].address.port().to_string();
+    let named = ["--report-to", &to, "--key-file", "a0.key", "--server", "app/a0", "--service-port", &port];
+    command.args(named).current_dir(proxy.folder());
     let _agent = RealAgent(command.stderr(std::process::Stdio::null()).spawn().unwrap());
     wait_for_count(&proxy, "/feedback/accepted", 5);
     wait_for_count(&proxy, "/feedback/orders", 3);

@@ -56,13 +56,11 @@ impl Rounds {
     pub(super) fn step(&mut self, now: Timestamp, heard: &HashMap<ServerSlot, Timestamp>) -> Vec<ServerSlot> {
         let mut asked = Vec::new();
         for PoolRounds { servers, asking, .. } in &mut self.pools {
-            let sent =
-                servers.iter().fold(0u32, |sum, server| sum.wrapping_add(server.record.load.run_queue.sent()));
+            let sent = servers.iter().fold(0u32, |sum, server| sum.wrapping_add(server.record.load.run_queue.sent()));
             let mut step = asking.step(now, sent);
             if let Step::Close(asked_at) = step {
-                let is_silent = |server: &&Arc<Endpoint>| {
-                    heard.get(&server.record.slot).is_none_or(|last| *last < asked_at)
-                };
+                let is_silent =
+                    |server: &&Arc<Endpoint>| heard.get(&server.record.slot).is_none_or(|last| *last < asked_at);
                 for server in servers.iter().filter(is_silent) {
                     server.record.load.run_queue.fall_silent();
                 }

@@ -5,9 +5,7 @@ use std::io::{self, IoSliceMut};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
-use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, SockaddrStorage, getsockopt, recvmsg, setsockopt, sockopt,
-};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, getsockopt, recvmsg, setsockopt, sockopt};
 use socket2::{Domain, SockFilter, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -152,8 +150,7 @@ impl LiveSocket {
         let descriptor = socket.as_raw_fd();
         let received = socket.try_io(Interest::READABLE, || {
             let mut parts = [IoSliceMut::new(buffer)];
-            let message =
-                recvmsg::<SockaddrStorage>(descriptor, &mut parts, Some(control), MsgFlags::MSG_DONTWAIT)?;
+            let message = recvmsg::<SockaddrStorage>(descriptor, &mut parts, Some(control), MsgFlags::MSG_DONTWAIT)?;
             let from = message.address.as_ref().and_then(address_of);
             let counted = message.cmsgs()?.find_map(|item| match item {
                 ControlMessageOwned::RxqOvfl(count) => Some(count),

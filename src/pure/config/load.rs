@@ -16,7 +16,8 @@ use super::problem::{ConfigErrors, Problem, Problems};
 use super::recovery::MachineReader;
 use super::source::Place;
 use super::{
-    AccessLog, Config, LogFormat, address, admin, alert, expect, identity_fields, listener, listening, pool, rule, shape,
+    AccessLog, Config, LogFormat, address, admin, alert, expect, identity_fields, listener, listening, pool, rule,
+    shape,
 };
 use crate::base::id::{ListenerIndex, PoolIndex};
 use crate::pure::pool::Pool;

@@ -172,13 +172,12 @@ static POOL: NodeForm = NodeForm::new("pool", r#"pool "origin" { server "o1" "10
     .repeated();
 /// Oftener it would be a load of its own; seldomer it would say nothing of now.
 const AGENT_CHECK_EVERY: Kind = Kind::Duration { min: Duration::from_millis(100), max: Duration::from_secs(3600) };
-static AGENT_CHECK: NodeForm =
-    NodeForm::new("agent-check", r#"agent-check port=9777 every="2s""#).with(&[
-        Setting::one("port", PORT),
-        Setting::one("every", AGENT_CHECK_EVERY),
-        Setting::one("timeout", Kind::Duration { min: Duration::from_millis(10), max: Duration::from_secs(60) }),
-        Setting::text("send", "a text"),
-    ]);
+static AGENT_CHECK: NodeForm = NodeForm::new("agent-check", r#"agent-check port=9777 every="2s""#).with(&[
+    Setting::one("port", PORT),
+    Setting::one("every", AGENT_CHECK_EVERY),
+    Setting::one("timeout", Kind::Duration { min: Duration::from_millis(10), max: Duration::from_secs(60) }),
+    Setting::text("send", "a text"),
+]);
 static PERSIST: NodeForm = NodeForm::new("persist", r#"persist cookie="NAME" ttl="8h""#)
     .taking(&[Kind::Word { now: &["source", "tls-session"], later: &[] }], 0)
     .with(&[

@@ -150,7 +150,11 @@ fn number(word: &str, digits: &str, max: u32) -> Result<u32, ReplyError> {
 
 /// A text from a server, fit for a log: trimmed, short, nothing in it that moves a cursor.
 fn plain(text: &str) -> String {
-    text.trim().chars().take(REASON_MAX).flat_map(|letter| letter.is_control().then_some('?').or(Some(letter))).collect()
+    text.trim()
+        .chars()
+        .take(REASON_MAX)
+        .flat_map(|letter| letter.is_control().then_some('?').or(Some(letter)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -57,8 +57,12 @@ impl Agent {
         let figures = Figures { run_queue: Some(5), ..Figures::default() };
         let report = Report { boot: self.boot, sequence: self.sequence, figures, ..Report::default() };
         let heard = self.obedience.heard();
-        seal_report(&self.name, self.keys.report(), &SignedReport { report, sent: wall(millis), nonce, heard, restart: None })
-            .unwrap()
+        seal_report(
+            &self.name,
+            self.keys.report(),
+            &SignedReport { report, sent: wall(millis), nonce, heard, restart: None },
+        )
+        .unwrap()
     }
 
     fn obey(&mut self, datagram: &[u8], millis: u64) -> OrderKind {

@@ -61,7 +61,10 @@ fn a_server_that_does_not_answer_gets_nothing_until_it_does() {
     let candidates = pool(&[1, 1, 9]);
     let mut picker = Picker::new(&PULLED, Phase::Start);
     heard(&candidates, &[Some(50), Some(50), None]);
-    assert!(!sent(&mut picker, &candidates, 20).contains('C'), "whatever its weight, and however long the others' queues are");
+    assert!(
+        !sent(&mut picker, &candidates, 20).contains('C'),
+        "whatever its weight, and however long the others' queues are"
+    );
     heard(&candidates, &[Some(50), Some(50), Some(0)]);
     assert_eq!(sent(&mut picker, &candidates, 5), "CCCCC");
 }
