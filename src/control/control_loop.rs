@@ -238,6 +238,7 @@ impl ControlLoop {
 
     fn heard(&mut self, heard: &Heard) {
         self.handle(Event::Report(heard.slot, heard.source, &heard.report));
+        self.follow_up.note();
     }
 
     fn tick(&mut self) {

@@ -45,7 +45,7 @@ fn a_webhook_is_told_that_a_server_is_down_and_back_with_a_signature_that_fits()
     kill(&proxy, &other, "p/s1");
     let down = hook.wait_for_requests(1).remove(0);
     other.start();
-    proxy.wait_for_error("p/s1 was down and is up");
+    proxy.wait_for_error("p/s1 was down and is recovering");
     let back = hook.wait_for_requests(2).remove(1);
     for (request, event) in [(&down, "down"), (&back, "recovered")] {
         let body: Value = serde_json::from_slice(&request.body).unwrap();
@@ -178,6 +178,6 @@ fn a_machine_whose_agent_is_silent_is_power_cycled_in_the_end_and_in_a_dry_run_o
     assert!(steps(&proxy, 1).contains(&("power cycle".to_owned(), "not done: dry run".to_owned())));
     // The server is back: nothing more is done.
     other.start();
-    proxy.wait_for_error("p/s1 was down and is up");
+    proxy.wait_for_error("p/s1 was down and is recovering");
     assert!(!proxy.errors().iter().any(|line| line.contains("pass word")), "the password is in the log");
 }

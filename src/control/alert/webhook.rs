@@ -4,6 +4,7 @@
 //! full stop and the body: whoever has the secret knows that the alert is ours and how old it is. Redirections are not
 //! followed: a signed alert goes where the rule file says.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use aws_lc_rs::hmac;
@@ -120,11 +121,17 @@ async fn exchange(
     request: Request<Full<Bytes>>,
 ) -> Result<StatusCode, Failure> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(passing)?;
+    let mut answer = pin!(sender.send_request(request));
     // The connection ends with this try, whatever comes of it.
-    tokio::select! {
-        answer = sender.send_request(request) => Ok(answer.map_err(passing)?.status()),
-        ended = connection => Err(ended.map_or_else(passing, |()| passing("the connection ended without an answer"))),
-    }
+    let answer = tokio::select! {
+        answer = &mut answer => answer,
+        // Its last act may have been to hand the answer over.
+        ended = connection => match ended {
+            Ok(()) => answer.await,
+            Err(error) => return Err(passing(error)),
+        },
+    };
+    Ok(answer.map_err(passing)?.status())
 }
 
 /// A failure that another try may not meet.

@@ -142,8 +142,10 @@ fn check_protocol(node: Node<'_>, config: &CheckConfig, upstream: &Upstream, pro
 fn check_unix(node: Node<'_>, kind: &CheckKind, port: Option<Value<'_>>, server: &Server, problems: &mut Problems) {
     let name = &server.id.server;
     if let (CheckKind::Icmp, Some(value)) = (kind, node.argument(0)) {
-        let problem =
-            Problem::at(&value.place(), format!("the server `{name}` is at a unix socket, and has no machine to ask"));
+        let problem = Problem::at(
+            &value.place(),
+            format!("checks reach the server `{name}` by a unix socket, behind which is no machine to ask"),
+        );
         problems.add(problem.label("not at a socket").help("`check \"tcp\"` connects to it"));
     }
     if let Some(port) = port {

@@ -1,5 +1,6 @@
 //! Whole files: what they become, and what is said of those that are wrong.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::*;
@@ -130,4 +131,41 @@ pool "q" { server "a" "10.0.0.1:80"; agent-check port=9; scheduler "run-queue" }
     assert_eq!(check(0).places["b"], AskedAt { address: Some([10, 0, 0, 2].into()), port: 2 });
     let methods: Vec<&Method> = config.pools.iter().map(|pool| &pool.scheduler.method).collect();
     assert_eq!(methods, [&Method::ShortestRunQueue(Reports::Pull), &Method::ShortestRunQueue(Reports::Push)]);
+}
+
+#[test]
+fn machines_recovery_and_alerts_are_read() {
+    let config = loaded(
+        r#"
+listen "[::1]:80"
+pool "a" {
+    server "s" "10.0.0.1:9000" { machine mac="00:1b:21:aa:bb:cc" ipmi="10.0.9.1" user="me" password-file="p" }
+    server "t" "10.0.0.1:9001"
+    server "u" "b.test:9001" { machine "blade" }
+    recovery { wake-on-lan broadcast="10.0.0.255:7"; ipmi program="bin/ipmi"; dry-run #true }
+}
+pool "b" { server "s" "unix:/s" ; server "t" "127.0.0.1:1"; recovery }
+alert {
+    webhook "https://a.test/x" secret-file="s"
+    mail from="p@a.test" smtp="[::1]" tls="implicit" { to "o@a.test" "q@a.test" }
+}
+rule respond=404
+"#,
+    );
+    let (first, second) = (&config.pools[0], &config.pools[1]);
+    let plan = first.recovery.as_ref().unwrap();
+    assert!(plan.restart && plan.is_dry_run);
+    assert_eq!(plan.wake_on_lan, Some("10.0.0.255:7".parse().unwrap()));
+    assert_eq!(plan.ipmi.as_deref(), Some(Path::new("bin/ipmi")));
+    let plan = second.recovery.as_ref().unwrap();
+    assert!(plan.restart && !plan.is_dry_run && plan.wake_on_lan.is_none() && plan.ipmi.is_none());
+    let machine = |pool: &crate::pure::pool::Pool, index: usize| config.machines.name_of(&pool.servers[index].id);
+    assert_eq!([0, 1, 2].map(|index| machine(first, index)), ["10.0.0.1", "10.0.0.1", "blade"].map(Arc::from));
+    assert_eq!([0, 1].map(|index| machine(second, index)), ["localhost", "localhost"].map(Arc::from));
+    let board = config.machines.get("10.0.0.1").unwrap().ipmi.as_ref().unwrap();
+    assert_eq!((board.user.as_deref(), board.password_file.as_deref()), (Some("me"), Some(Path::new("p"))));
+    assert_eq!(config.places.secret_files.len(), 2);
+    assert_eq!(config.alert.webhooks[0].secret_file.as_deref(), Some(Path::new("s")));
+    let mail = &config.alert.mails[0];
+    assert_eq!((mail.to.len(), mail.host.as_str(), mail.port), (2, "::1", 465));
 }

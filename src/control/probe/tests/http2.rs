@@ -23,8 +23,11 @@ fn fields(list: &[(&'static str, &'static str)]) -> HeaderMap {
     list.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
 }
 
-/// What a server was asked: the head, and the body.
-pub(super) type Seen = Rc<RefCell<Option<(Request<()>, Vec<u8>)>>>;
+/// A head and its body.
+type Asked = (Request<()>, Vec<u8>);
+
+/// What a server was asked.
+pub(super) type Seen = Rc<RefCell<Option<Asked>>>;
 
 /// Serves one request on a connection, until the other side ends it. `None`: it resets the stream.
 pub(super) async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + 'static, answer: Option<Answer>, seen: Seen) {
@@ -55,7 +58,7 @@ pub(super) async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     }
 }
 
-fn asked(settings: &str, answer: Option<Answer>) -> (Result<(), CheckFailure>, Option<(Request<()>, Vec<u8>)>) {
+fn asked(settings: &str, answer: Option<Answer>) -> (Result<(), CheckFailure>, Option<Asked>) {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = Address::Socket(listener.local_addr().unwrap());
