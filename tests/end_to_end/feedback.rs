@@ -465,7 +465,9 @@ fn the_real_agent_is_heard_and_answers_with_keys_from_the_command_line() {
     std::fs::write(proxy.path("a0.key"), key.stdout).unwrap();
     let mut command = std::process::Command::new(AGENT);
     let to = feedback_address(&proxy).to_string();
-    command.args(["--report-to", &to, "--key-file", "a0.key", "--server", "app/a0"]).current_dir(proxy.folder());
+    let port = origins[0].address.port().to_string();
+    let named = ["--report-to", &to, "--key-file", "a0.key", "--server", "app/a0", "--service-port", &port];
+    command.args(named).current_dir(proxy.folder());
     let _agent = RealAgent(command.stderr(std::process::Stdio::null()).spawn().unwrap());
     wait_for_count(&proxy, "/feedback/accepted", 5);
     wait_for_count(&proxy, "/feedback/orders", 3);
