@@ -9,7 +9,8 @@ use pointsman::base::id::{ServerId, ServerSlot};
 use pointsman::base::rng::Rng;
 use pointsman::base::time::Timestamp;
 use pointsman::pure::pool::{
-    Address, Candidate, HashMode, Method, PoolView, SchedulerConfig, Server, Share, State, Ties, Tried, Wanted, WrrMode,
+    Address, Candidate, HashMode, Method, PoolView, Reports, SchedulerConfig, Server, Share, State, Ties, Tried,
+    Wanted, WrrMode,
 };
 use pointsman::pure::scheduler::{Memory, Phase, Pick, build};
 use pointsman::pure::trace::Trace;
@@ -42,6 +43,9 @@ fn picks(criterion: &mut Criterion, name: &str, method: &Method) {
         let same = pool(count, |_| 1, |_| false);
         let distinct = pool(count, |number| u16::try_from(number % 5_000 + 1).unwrap_or(1), |_| false);
         let half_out = pool(count, |number| u16::try_from(number % 7 + 1).unwrap_or(1), |number| number % 2 == 0);
+        for candidate in same.iter().chain(&distinct).chain(&half_out) {
+            candidate.load.run_queue.hear(candidate.slot.0 % 8, Timestamp::NEVER);
+        }
         for (kind, candidates) in [("same", same), ("distinct", distinct), ("half out", half_out)] {
             let view = PoolView {
                 candidates: &candidates,
@@ -101,6 +105,7 @@ fn schedulers(criterion: &mut Criterion) {
         Method::Locality { keys_max: 65_536 },
         Method::ReplicatedLocality { keys_max: 65_536, shrink_after: while_ },
         Method::CostBounded { keys_max: 65_536, miss_cost: while_, choices: None },
+        Method::ShortestRunQueue(Reports::Push),
     ];
     for method in &methods {
         picks(criterion, method.name(), method);

@@ -1,5 +1,15 @@
 //! Control I/O: the thread that feeds the control core with what happens and carries out what it decides. It never touches
 //! a request: what it decides reaches requests through the snapshot.
+pub mod agent_check;
+pub mod alert;
+pub mod checks;
 pub mod control_loop;
+pub mod equipment;
+pub mod feedback;
+mod follow_up;
+pub mod inputs;
 pub mod naming;
+pub mod passwords;
 pub mod probe;
+mod recovery;
+pub mod sight;

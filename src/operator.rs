@@ -1,5 +1,6 @@
 //! Operator layer: what people start, ask and read.
 pub mod admin;
+pub mod agent_key;
 pub mod check;
 pub mod cli;
 pub mod demo;

@@ -1,11 +1,14 @@
 //! Pure layer: everything that is decided, parsed or computed. No socket, no clock, no log, no runtime: bytes, numbers and
 //! points in time go in, values come out, so that all of it can be tested by itself.
+pub mod alert;
+pub mod availability;
 pub mod cache_status;
 pub mod check;
 pub mod clock_table;
 pub mod config;
 pub mod control;
 pub mod decision;
+pub mod detection;
 pub mod feedback;
 pub mod forwarding;
 pub mod h1;
@@ -18,6 +21,7 @@ pub mod naming;
 pub mod persistence;
 pub mod pool;
 pub mod proxy_protocol;
+pub mod recovery;
 pub mod refusal;
 pub mod rendezvous;
 pub mod rule;

@@ -5,12 +5,15 @@
 //! has one, while requests wait there.
 pub mod choices;
 pub mod choose;
+pub mod control_report;
 pub mod cookie_sealer;
 pub mod counters;
 pub mod endpoint;
 pub mod inbox;
+pub mod latencies;
 pub mod learned_types;
 pub mod lease;
+pub mod load_said;
 pub mod outcome;
 pub mod queue;
 pub mod snapshot;

@@ -82,6 +82,8 @@ fn every_scheduler_says_why() {
     cbr: by score for this key: b, a, c
     cbr: the key has no home yet: a (0 in flight, weight 2) has the least load for its weight, and of equals the highest score
     -> a
+    run-queue: a (0 in flight, weight 2) has the least load for its weight: no server that may get it has told its run queue
+    -> a
     "#);
     // The kernel's ways.
     let told = ["\"wrr\" mode=\"ipvs\"", "\"dh\" mode=\"ipvs\"", "\"cbr\" choices=2"]

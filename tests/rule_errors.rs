@@ -114,11 +114,6 @@ fn tls_for_h2c() {
 }
 
 #[test]
-fn later_scheduler() {
-    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; scheduler "run-queue" }"##));
-}
-
-#[test]
 fn key_of_a_scheduler_that_counts() {
     insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; scheduler "wrr" key="path" }"##));
 }
@@ -148,13 +143,8 @@ fn unknown_scheduler() {
 }
 
 #[test]
-fn later_node() {
-    insta::assert_snapshot!(said_of(r##"pool "b" { server "s" "127.0.0.1:1"; check "/health" }"##));
-}
-
-#[test]
-fn later_top() {
-    insta::assert_snapshot!(said_of(r##"feedback "127.0.0.1:9999""##));
+fn later_setting() {
+    insta::assert_snapshot!(said_of(r##"admin "unix:run/a.sock" token-file="tokens""##));
 }
 
 #[test]

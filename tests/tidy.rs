@@ -31,7 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// What happens on a connection is none of its business.
 const ORDERS: &[(&str, &[&str])] = &[
     ("request", &["worker", "listener", "process", "access_log"]),
-    ("control", &["control_loop"]),
+    ("control", &["control_loop", "feedback", "inputs"]),
     ("agent", &["cli"]),
 ];
 

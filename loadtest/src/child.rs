@@ -133,6 +133,13 @@ impl Child {
         self.ended(limit).map(drop)
     }
 
+    /// Kills it as `kill -9` does, and waits until the kernel has taken it away.
+    pub fn kill(mut self) {
+        self.signal(Signal::SIGKILL);
+        // It says that it was killed.
+        let _ = self.child.wait();
+    }
+
     fn ended(&mut self, limit: Duration) -> Outcome<ExitStatus> {
         let (name, child) = (&self.name, &mut self.child);
         clock::wait_for(&format!("the end of {name}"), limit, || {

@@ -43,6 +43,11 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
+/// The time of day, since the epoch: what logs go by.
+pub fn wall() -> Duration {
+    std::time::UNIX_EPOCH.elapsed().unwrap_or_default()
+}
+
 /// A number that is another one each time.
 pub fn seed() -> u64 {
     let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -152,6 +152,8 @@ impl Pool {
 pub struct Balancer {
     /// Where it listens.
     pub port: u16,
+    /// What it says goes there.
+    pub said: PathBuf,
     child: Child,
     processes: Vec<u32>,
 }
@@ -168,8 +170,20 @@ impl Balancer {
         let product = pools.first().map_or(Product::Pointsman, |pool| pool.scheduler.product());
         let port = site.free_port()?;
         let file = configure(product, pools, ports, port, site)?;
+        Self::launch(product, &file, port, setting, site, alarm).await
+    }
+
+    /// Starts `product` with the configuration in `file`, which listens on `port`, and waits until it passes on an answer.
+    pub async fn launch(
+        product: Product,
+        file: &Path,
+        port: u16,
+        setting: &Setting,
+        site: &Site,
+        alarm: &Alarm,
+    ) -> Outcome<Self> {
         let errors = format!("{port}.stderr");
-        let mut child = Proxy::recipe(product, setting, site, &file).errors(site.append(&errors)?).start()?;
+        let mut child = Proxy::recipe(product, setting, site, file).errors(site.append(&errors)?).start()?;
         let name = product.name();
         let until = alarm.now() + PATIENCE;
         while !open_loop::is_served(port, alarm).await {
@@ -181,7 +195,7 @@ impl Balancer {
             alarm.sleep(Duration::from_millis(10)).await;
         }
         let processes = accounting::tree_of(child.id())?;
-        Ok(Self { port, child, processes })
+        Ok(Self { port, said: site.path(&errors), child, processes })
     }
 
     /// Fails if it has ended.

@@ -9,7 +9,7 @@ use tokio::task::{LocalSet, spawn_local};
 
 use crate::accounting::{self, CoreTicks};
 use crate::alarm::Alarm;
-use crate::contender::{Balancer, Contender, Pool};
+use crate::contender::{Balancer, Pool};
 use crate::failure::{Outcome, While};
 use crate::farm::{Farm, Stations};
 use crate::machine::{self, Cores};
@@ -22,21 +22,24 @@ const HEAD_START: Duration = Duration::from_millis(100);
 
 /// What all runs stand on.
 pub struct Ground {
-    setting: Setting,
-    cores: Cores,
-    site: Site,
+    /// What is the same for all proxies.
+    pub setting: Setting,
+    /// Who works where.
+    pub cores: Cores,
+    /// Files and ports.
+    pub site: Site,
     /// What a reader must know of the machine, a line of Markdown each.
     pub facts: Vec<String>,
 }
 
 impl Ground {
-    /// Finds what the `contenders` need, and shares out the cores.
+    /// Finds what the `products` need, and shares out the cores.
     pub fn set_up(
-        contenders: &[Contender],
+        products: &[Product],
         pointsman: Option<PathBuf>,
         cores: (Option<usize>, Option<Vec<usize>>),
     ) -> Outcome<Self> {
-        let has = |product: Product| contenders.iter().any(|contender| contender.product() == product);
+        let has = |product: Product| products.contains(&product);
         let mut tools = vec!["taskset", "setpriv"];
         tools.extend(has(Product::Nginx).then_some("nginx"));
         tools.extend(has(Product::Haproxy).then_some("haproxy"));
@@ -59,12 +62,17 @@ impl Ground {
         Ok(Self { setting, cores, site: Site::new()?, facts })
     }
 
+    /// A runtime and a set of its tasks, for one run.
+    pub fn runtime() -> Outcome<(tokio::runtime::Runtime, LocalSet)> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        Ok((runtime.doing(|| "starting a runtime".to_owned())?, LocalSet::new()))
+    }
+
     /// Runs `scene`, with stations that `stations` makes.
     pub fn run(&mut self, scene: &Scene<'_>, stations: Stations) -> Outcome<Run> {
         let ports = (0..scene.servers).map(|_| self.site.free_port()).collect::<Outcome<Vec<u16>>>()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.doing(|| "starting a runtime".to_owned())?;
-        LocalSet::new().block_on(&runtime, async {
+        let (runtime, tasks) = Self::runtime()?;
+        tasks.block_on(&runtime, async {
             let alarm = Alarm::start()?;
             let farm = Farm::start(&ports, stations, &alarm).await?;
             let mut proxy = Balancer::start(scene.pools, &ports, &self.setting, &mut self.site, &alarm).await?;

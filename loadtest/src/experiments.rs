@@ -8,6 +8,7 @@ use crate::experiment::{Ground, Plan};
 use crate::failure::{Failure, Outcome};
 use crate::locality::{Locality, Mixed};
 use crate::options::{Cache, Placing, Uneven};
+use crate::proxy::Product;
 use crate::uneven;
 
 /// How long a server is dead: the hit rate of just this time is a figure.
@@ -38,7 +39,8 @@ fn folder(placing: &Placing) -> PathBuf {
 
 fn set_up(placing: &Placing, contenders: &[Contender]) -> Outcome<Ground> {
     let cores = (placing.proxy_core, placing.load_cores.clone());
-    Ground::set_up(contenders, placing.pointsman.clone(), cores)
+    let products: Vec<Product> = contenders.iter().map(|contender| contender.product()).collect();
+    Ground::set_up(&products, placing.pointsman.clone(), cores)
 }
 
 /// `loadtest cache`: the report, and whether no target was missed.

@@ -5,7 +5,7 @@
 //! Requests in flight, and with them connections and memory, are bounded: what comes above is noted as not sent.
 
 use std::cell::RefCell;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ pub enum End {
 
 /// Sends all `arrivals` to 127.0.0.1:`port`, each at its time after `from`, and returns what became of them, in the order of their ends.
 pub async fn offer(port: u16, arrivals: &[Arrival], from: Duration, alarm: &Alarm) -> Outcome<Vec<Exchange>> {
-    let client = Rc::new(Client { port, from, alarm: alarm.clone(), idle: RefCell::default() });
+    let client = Rc::new(Client::new((Ipv4Addr::LOCALHOST, port).into(), from, alarm));
     let mut running = JoinSet::new();
     let mut exchanges = Vec::with_capacity(arrivals.len());
     for arrival in arrivals.iter().copied() {
@@ -90,13 +90,13 @@ pub async fn offer(port: u16, arrivals: &[Arrival], from: Duration, alarm: &Alar
 
 /// Whether there is an answer from behind a proxy at `port`.
 pub async fn is_served(port: u16, alarm: &Alarm) -> bool {
-    let client = Client { port, from: alarm.now(), alarm: alarm.clone(), idle: RefCell::default() };
-    let exchange = Rc::new(client).exchange(Arrival { at: Duration::ZERO, ask: Ask::Ping });
-    matches!(exchange.await.end, End::Answered { .. })
+    let client = Rc::new(Client::new((Ipv4Addr::LOCALHOST, port).into(), alarm.now(), alarm));
+    matches!(client.exchange(Arrival { at: Duration::ZERO, ask: Ask::Ping }).await.end, End::Answered { .. })
 }
 
-struct Client {
-    port: u16,
+/// Asks one server or proxy, over connections that it keeps.
+pub struct Client {
+    address: SocketAddr,
     from: Duration,
     alarm: Alarm,
     /// Connections without a request, at most as many as there were requests in flight. The last that was used is the first to be used.
@@ -106,10 +106,16 @@ struct Client {
 type Sender = SendRequest<Empty<Bytes>>;
 
 impl Client {
-    async fn exchange(self: Rc<Self>, arrival: Arrival) -> Exchange {
+    /// One that asks at `address`; its arrivals count from `from`.
+    pub fn new(address: SocketAddr, from: Duration, alarm: &Alarm) -> Self {
+        Self { address, from, alarm: alarm.clone(), idle: RefCell::default() }
+    }
+
+    /// Asks once; the latency counts from the arrival's time.
+    pub async fn exchange(self: Rc<Self>, arrival: Arrival) -> Exchange {
         let meant = self.from + arrival.at;
         let late = self.alarm.now().saturating_sub(meant);
-        let answered = tokio::time::timeout(PATIENCE, self.ask(arrival.ask)).await;
+        let answered = tokio::time::timeout(PATIENCE, self.ask(&arrival.ask.path())).await;
         let end = match answered {
             Ok(Ok((server, source))) => {
                 let latency = self.alarm.now().saturating_sub(meant);
@@ -120,9 +126,18 @@ impl Client {
         Exchange { arrival, end }
     }
 
-    async fn ask(&self, ask: Ask) -> Outcome<(usize, Source)> {
+    /// Asks for a path; the server and its source, where that went well.
+    pub async fn ask(&self, path: &str) -> Outcome<(usize, Source)> {
+        match self.fetch(path).await? {
+            (StatusCode::OK, Some(told)) => Ok(told),
+            (status, _) => Err(Failure::new(format!("answered with {status}"))),
+        }
+    }
+
+    /// Asks for a path; the status of the answer, and what one of our servers says in it.
+    pub async fn fetch(&self, path: &str) -> Outcome<(StatusCode, Option<(usize, Source)>)> {
         let mut sender = self.connection().await?;
-        let request = Request::builder().uri(ask.path()).header("host", "loadtest.test").body(Empty::new());
+        let request = Request::builder().uri(path).header("host", "loadtest.test").body(Empty::new());
         let request = request.doing(|| "making a request".to_owned())?;
         let answer = sender.send_request(request).await.doing(|| "asking".to_owned())?;
         let status = answer.status();
@@ -131,10 +146,7 @@ impl Client {
         if !sender.is_closed() {
             self.idle.borrow_mut().push(sender);
         }
-        match told {
-            Some(told) if status == StatusCode::OK => Ok(told),
-            _ => Err(Failure::new(format!("answered with {status}"))),
-        }
+        Ok((status, told))
     }
 
     /// An idle connection that is still open, or a new one.
@@ -146,7 +158,7 @@ impl Client {
                 return Ok(sender);
             }
         }
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.doing(|| "connecting".to_owned())?;
+        let stream = TcpStream::connect(self.address).await.doing(|| "connecting".to_owned())?;
         stream.set_nodelay(true).doing(|| "setting up a socket".to_owned())?;
         let (sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.doing(|| "starting HTTP/1.1".to_owned())?;

@@ -15,6 +15,12 @@ use crate::peers;
 use crate::proxy::Product;
 use crate::rounds::Offer;
 use crate::row::Row;
+use crate::serve::{self, Serve};
+use crate::trials;
+
+mod trial;
+
+pub use trial::{Capacity, Feedback, Kill, Mttr, Namespaces, Trial};
 
 /// Measures Pointsman beside nginx and HAProxy on one machine.
 #[derive(Parser)]
@@ -37,6 +43,19 @@ enum Command {
     Cache(Cache),
     /// Servers of unlike speeds, and jobs of very unlike sizes
     Uneven(Uneven),
+    /// What a server's overloads cost, as the push-detection paper measures it
+    Mttr(Mttr),
+    /// What clients notice when a server dies, hangs, fails or vanishes
+    Kill(Kill),
+    /// Whether reports keep servers even: who gets too much, for how long, and what it costs
+    Feedback(Feedback),
+    /// How much a server can take at a time: its `max` and its agent's `--connections-max`
+    Capacity(Capacity),
+    /// An agent behind a link that loses and delays packets: whether its server is ever taken for dead
+    Namespaces(Namespaces),
+    /// A server of these experiments
+    #[command(hide = true)]
+    Serve(Serve),
     /// The bare servers that idle TLS and HTTP/2 clients are compared with
     #[command(hide = true)]
     BareServer { protocol: Protocol, port: u16, files: Vec<PathBuf> },
@@ -229,6 +248,9 @@ impl Options {
         if let Command::GrpcOrigin { port } = &self.command {
             return grpc_origin::serve(*port).map(|()| true);
         }
+        if let Command::Serve(options) = &self.command {
+            return serve::run(options).map(|()| true);
+        }
         clock::catch_interrupts()?;
         let (text, passed, out) = match self.command {
             Command::Peers(options) => (peers::compare(&options)?, true, options.shared.out),
@@ -249,7 +271,27 @@ impl Options {
                 let (text, passed) = experiments::uneven(&options)?;
                 (text, passed, options.placing.out)
             }
-            Command::BareServer { .. } | Command::GrpcOrigin { .. } => return Ok(true),
+            Command::Mttr(options) => {
+                let (text, passed) = trials::mttr(&options)?;
+                (text, passed, options.trial.out)
+            }
+            Command::Kill(options) => {
+                let (text, passed) = trials::kill(&options)?;
+                (text, passed, options.trial.out)
+            }
+            Command::Feedback(options) => {
+                let (text, passed) = trials::feedback(&options)?;
+                (text, passed, options.trial.out)
+            }
+            Command::Capacity(options) => {
+                let (text, passed) = trials::capacity(&options)?;
+                (text, passed, options.out)
+            }
+            Command::Namespaces(options) => {
+                let (text, passed) = trials::namespaces(&options)?;
+                (text, passed, options.trial.out)
+            }
+            Command::Serve(_) | Command::BareServer { .. } | Command::GrpcOrigin { .. } => return Ok(true),
         };
         print!("{text}");
         if let Some(file) = out {

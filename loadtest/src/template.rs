@@ -5,8 +5,23 @@
 
 use crate::failure::{Failure, Outcome};
 
-const MARKS: [&str; 12] =
-    ["silent", "logged", "small", "large", "splice", "h1", "h2c", "grpc", "hash", "leastconn", "uri", "bounded"];
+const MARKS: [&str; 15] = [
+    "silent",
+    "logged",
+    "small",
+    "large",
+    "splice",
+    "h1",
+    "h2c",
+    "grpc",
+    "hash",
+    "leastconn",
+    "uri",
+    "bounded",
+    "untuned",
+    "tuned",
+    "poller",
+];
 
 /// Whether a template has lines for `mark`.
 pub fn knows(template: &str, mark: &str) -> bool {

@@ -1,6 +1,6 @@
 //! The control loop: a thread of its own that feeds [`Control`] and carries out its effects.
 //!
-//! Every [`TICK`] it empties the workers' outcome queues and lets time pass; check results and orders it takes as they
+//! Every [`TICK`] it looks at what requests have counted and lets time pass; check results and orders it takes as they
 //! come. It is the only writer of the snapshot. It decides nothing by itself, and no request ever waits for it. Should its
 //! thread end unasked, the process must end: [`Handle::is_finished`] tells.
 
@@ -17,18 +17,27 @@ use tokio::time::MissedTickBehavior;
 
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time;
+use crate::control::checks::{CheckResult, Checks};
+use crate::control::follow_up::FollowUp;
+use crate::control::inputs::{Heard, Inputs};
 use crate::control::naming::{Found, Naming};
-use crate::control::probe::check_connect;
+use crate::control::recovery::StepResult;
+use crate::control::sight::Sight;
 use crate::pure::config::Config;
-use crate::pure::control::{
-    CHECKS_MAX, Change, Check, CheckFailure, CheckId, Control, Effect, Event, Order, OutcomeSummary, TICK, Watched,
-};
+use crate::pure::control::{Change, Control, Effect, Event, Order, ShareChange, TICK, Watched};
+use crate::pure::feedback::report::Source;
+use crate::pure::feedback::wire::{RestartNews, RestartProgress};
 use crate::pure::pool::{Address, Share, State};
-use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::compile::RuleSet;
-use crate::shared::outcome::OutcomeReceiver;
+use crate::shared::control_report::ControlReportStore;
+use crate::shared::inbox::{Inbox, Order as WorkerOrder};
 use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore, StateChange};
+use crate::shared::spaced::Spaced;
 use crate::shared::thread;
+use crate::transport::tls::Connectors;
+
+pub use crate::control::equipment::{Equipment, EquipmentError};
+pub use crate::control::passwords::read as read_password;
 
 /// The most orders that wait.
 const ORDERS_MAX: usize = 256;
@@ -96,63 +105,94 @@ impl Handle {
     }
 }
 
-/// Starts the control thread over the servers of the store's snapshot; `outcomes` are the workers' queues.
+/// What the control thread works with.
+#[derive(Debug)]
+pub struct Start<'a> {
+    /// Where the servers' states are published.
+    pub store: Arc<SnapshotStore>,
+    /// The workers, which take its orders.
+    pub workers: Vec<Inbox>,
+    /// How hands are shaken with the servers of those pools that speak TLS.
+    pub connectors: &'a Connectors,
+    /// Where it tells what it knows.
+    pub reports: Arc<ControlReportStore>,
+    /// What it brings servers back with, and tells people.
+    pub equipment: Equipment,
+    /// What servers say of themselves, and the way to their agents.
+    pub inputs: Inputs,
+}
+
+/// Starts the control thread over the servers of the store's snapshot.
 ///
 /// # Errors
 /// Where the thread or its runtime can't be made.
-pub fn start(store: Arc<SnapshotStore>, outcomes: Vec<OutcomeReceiver>) -> io::Result<Handle> {
+pub fn start(start: Start<'_>) -> io::Result<Handle> {
+    let Start { store, workers, connectors, reports, equipment, inputs } = start;
+    let connectors = Connectors::clone(connectors);
     let (sender, receiver) = mpsc::channel(ORDERS_MAX);
     let (tried, names_tried) = std::sync::mpsc::sync_channel(1);
     let make = || Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-    let thread = thread::start("control", make, |runtime| {
-        runtime.block_on(ControlLoop::new(store, outcomes, tried).serve(receiver));
+    let thread = thread::start("control", make, move |runtime| {
+        let start = Start { store, workers, connectors: &connectors, reports, equipment, inputs };
+        runtime.block_on(ControlLoop::new(start, tried).serve(receiver));
     })?;
     Ok(Handle { commands: sender, thread, names_tried })
 }
 
-type CheckResult = (CheckId, ServerSlot, Result<Duration, CheckFailure>);
-
 struct ControlLoop {
     store: Arc<SnapshotStore>,
-    outcomes: Vec<OutcomeReceiver>,
+    workers: Vec<Inbox>,
     control: Control,
     /// The configured servers.
     servers: HashMap<ServerSlot, Arc<Endpoint>>,
-    /// What requests have seen since the last tick; emptied with each, its memory is kept.
-    seen: HashMap<ServerSlot, OutcomeSummary>,
-    /// How many outcomes were dropped by the last tick.
-    dropped: u64,
+    /// What requests have seen of each of them.
+    sights: HashMap<ServerSlot, Sight>,
+    /// What servers say of themselves, and the way to their agents.
+    inputs: Inputs,
+    /// How many reports were lost by the last tick.
+    reports_lost: u64,
     effects: Vec<Effect>,
-    checked: mpsc::Sender<CheckResult>,
+    checks: Checks,
     check_results: mpsc::Receiver<CheckResult>,
     naming: Naming,
     found: mpsc::Receiver<Found>,
     /// The configured names, with their addresses once they have been asked for.
     names: HashMap<Arc<str>, Option<Vec<IpAddr>>>,
+    said_late: Spaced,
     /// Told once, when all have been.
     tried: std::sync::mpsc::SyncSender<()>,
+    follow_up: FollowUp,
+    step_results: mpsc::Receiver<StepResult>,
 }
 
 impl ControlLoop {
-    fn new(store: Arc<SnapshotStore>, outcomes: Vec<OutcomeReceiver>, tried: std::sync::mpsc::SyncSender<()>) -> Self {
+    fn new(start: Start<'_>, tried: std::sync::mpsc::SyncSender<()>) -> Self {
+        let Start { store, workers, connectors, reports, equipment, inputs } = start;
         let (naming, found) = Naming::new();
-        let (checked, check_results) = mpsc::channel(CHECKS_MAX);
+        let (checks, check_results) = Checks::new(connectors);
         // For jitter only.
         let seed = time::wall_clock().duration_since(UNIX_EPOCH).map_or(0, |since| u64::from(since.subsec_nanos()));
+        let alerted = Arc::clone(&store.load().config.alert);
+        let (follow_up, step_results) =
+            FollowUp::new(reports, (equipment, alerted), inputs.orders.clone(), connectors, seed);
         let mut control_loop = Self {
             store,
-            outcomes,
+            workers,
             control: Control::new(seed),
             servers: HashMap::new(),
-            seen: HashMap::new(),
-            dropped: 0,
+            sights: HashMap::new(),
+            inputs,
+            reports_lost: 0,
             effects: Vec::new(),
-            checked,
+            checks,
             check_results,
             naming,
             found,
             names: HashMap::new(),
+            said_late: Spaced::default(),
             tried,
+            follow_up,
+            step_results,
         };
         control_loop.know_servers();
         control_loop
@@ -168,7 +208,9 @@ impl ControlLoop {
                 Some((check, server, result)) = self.check_results.recv() => {
                     self.handle(Event::CheckDone(check, server, result));
                 }
+                Some(result) = self.step_results.recv() => self.follow_up.step_done(time::now(), result),
                 Some(found) = self.found.recv() => self.found(found),
+                Some(heard) = self.inputs.heard.recv() => self.heard(&heard),
                 command = commands.recv() => match command {
                     Some(Command::Order(server, order)) => self.order(&server, order),
                     Some(Command::Reload(config, rules)) => {
@@ -185,35 +227,52 @@ impl ControlLoop {
     }
 
     fn handle(&mut self, event: Event<'_>) {
+        match &event {
+            Event::Tick => {}
+            Event::Report(slot, Source::Agent, report) => {
+                self.follow_up.heard(time::now(), *slot, report.promised_next)
+            }
+            _ => self.follow_up.note(),
+        }
         self.control.handle(time::now(), event, &mut self.effects);
     }
 
-    fn tick(&mut self) {
-        self.gather_outcomes();
-        let mut seen = std::mem::take(&mut self.seen);
-        for (slot, mut summary) in seen.drain() {
-            let Some(endpoint) = self.servers.get(&slot) else { continue };
-            summary.connect_failures_in_a_row = endpoint.record.connect_failures_in_a_row();
-            self.handle(Event::Outcomes(slot, summary));
+    fn heard(&mut self, heard: &Heard) {
+        self.handle(Event::Report(heard.slot, heard.source, &heard.report));
+        if heard.source == Source::Agent {
+            self.follow_up.heard(time::now(), heard.slot, heard.report.promised_next);
         }
-        self.seen = seen;
-        self.handle(Event::Tick);
+        if let Some(news) = &heard.restart
+            && let Some(endpoint) = self.servers.get(&heard.slot)
+        {
+            tell_restart(&endpoint.server.id, news);
+        }
+        self.follow_up.note();
     }
 
-    fn gather_outcomes(&mut self) {
-        for report in self.outcomes.iter().flat_map(OutcomeReceiver::drain) {
-            // What was seen of a former address says nothing of this one.
-            if self.servers.get(&report.slot).is_some_and(|server| server.incarnation == report.incarnation) {
-                let summary = self.seen.entry(report.slot).or_default();
-                summary.failed = summary.failed.saturating_add(1);
-            }
+    fn tick(&mut self) {
+        let lost = self.store.process().feedback.lost();
+        if lost != self.reports_lost {
+            self.reports_lost = lost;
+            self.handle(Event::ReportsDropped);
         }
-        let dropped = self.store.process().outcomes_dropped.get();
-        if dropped != self.dropped {
-            // Whose outcomes they were is not known: their counters tell.
-            self.dropped = dropped;
-            for slot in self.servers.keys() {
-                self.seen.entry(*slot).or_default();
+        self.gather_outcomes();
+        self.handle(Event::Tick);
+        self.carry_out();
+        self.follow_up.tick(time::now(), &self.control);
+    }
+
+    /// Tells what requests have seen of each server since the last time, where that is anything.
+    fn gather_outcomes(&mut self) {
+        let now = time::now();
+        let Self { servers, sights, control, effects, .. } = self;
+        for (slot, endpoint) in servers {
+            let sight = sights.entry(*slot).or_default();
+            if let Some(summary) = sight.look(now, &endpoint.record) {
+                control.handle(now, Event::Outcomes(*slot, summary), effects);
+            }
+            if let Some(report) = sight.load(&endpoint.record) {
+                control.handle(now, Event::Report(*slot, Source::Orca, &report), effects);
             }
         }
     }
@@ -283,30 +342,38 @@ impl ControlLoop {
         let pools = || {
             snapshot.pools.iter().flat_map(|pool| {
                 let servers = pool.candidates.iter().zip(&pool.endpoints);
-                servers.map(|(candidate, endpoint)| (pool.pool.slow_start, candidate, endpoint))
+                servers.map(|(candidate, endpoint)| (&pool.pool, candidate, endpoint))
             })
         };
         self.servers = pools().map(|(_, candidate, endpoint)| (candidate.slot, Arc::clone(endpoint))).collect();
+        self.sights.retain(|slot, _| self.servers.contains_key(slot));
         let watched: Vec<Watched> = pools()
-            .map(|(slow_start, candidate, _)| Watched {
+            .map(|(pool, candidate, _)| Watched {
                 slot: candidate.slot,
                 id: candidate.server.id.clone(),
                 incarnation: candidate.incarnation,
                 state: candidate.state,
                 share: candidate.share,
                 whole: Share::of(candidate.server.weight),
-                slow_start,
+                slow_start: pool.slow_start,
+                check: pool.check.as_ref().map(|check| check.times).unwrap_or_default(),
+                detection: pool.detection,
+                feedback: pool.follows_reports(),
             })
             .collect();
         self.handle(Event::Reload(&watched));
+        self.follow_up.reload(time::now(), &snapshot, &self.control);
     }
 
     fn carry_out(&mut self) {
-        let mut changes = Vec::new();
+        let (mut changes, mut maxima, mut silent) = (Vec::new(), Vec::new(), Vec::new());
         let snapshot = self.store.load();
         for effect in self.effects.drain(..) {
             match effect {
-                Effect::SetState(slot, state) => changes.push(StateChange { slot, state, share: None }),
+                Effect::SetState(slot, state) => {
+                    changes.push(StateChange { slot, state, share: None });
+                    self.follow_up.changed(time::now(), slot, &self.control);
+                }
                 Effect::SetShare(slot, share) => {
                     if let Some(state) = self.control.state(slot) {
                         changes.push(StateChange { slot, state, share: Some(share) });
@@ -314,37 +381,46 @@ impl ControlLoop {
                 }
                 Effect::ForgetConnectFailures(slot) => {
                     if let Some(endpoint) = self.servers.get(&slot) {
-                        endpoint.record.forget_connect_failures();
+                        endpoint.record.forget_failures();
                     }
                 }
                 Effect::RunCheck(check) => {
-                    if let Some(endpoint) = self.servers.get(&check.server) {
-                        let proxy_protocol = snapshot.proxy_protocol_of(endpoint);
-                        run_check(check, Arc::clone(endpoint), proxy_protocol, self.checked.clone());
+                    let endpoint = self.servers.get(&check.server);
+                    if let Some((endpoint, pool)) = endpoint.and_then(|it| Some((it, snapshot.pool_of(it)?))) {
+                        self.checks.begin(check, Arc::clone(endpoint), Arc::clone(&pool.pool));
                     }
                 }
-                Effect::TakeBack(_) | Effect::Ask(_) => {}
+                Effect::TakeBack(slot) => silent.push(slot),
+                Effect::Ask(slot) => self.inputs.orders.ask(slot),
+                Effect::SetMax(slot, max) => maxima.push((slot, max)),
+                Effect::SetCounter(slot, counter) => {
+                    if let Some(endpoint) = self.servers.get(&slot) {
+                        endpoint.record.load.set_counter(counter);
+                    }
+                }
+                Effect::TellShare(change) => tell_share(&change),
+                Effect::TellOscillation(server, gain) => tracing::warn!(
+                    "the share of {server} goes to and fro: from now on it goes {:.0} % of each way",
+                    gain * 100.0
+                ),
+                Effect::TellLate(late, factor) => tell_late(late, factor, &self.said_late),
                 Effect::Tell(change) => tell(&change),
             }
+        }
+        if !maxima.is_empty() {
+            self.store.set_maxima(&maxima);
         }
         if !changes.is_empty() {
             self.store.set_states(&changes);
             tell_of_panic(&snapshot, &self.store.load());
         }
+        // Behind the states: what is taken back is not to go there again.
+        for (slot, worker) in silent.into_iter().flat_map(|slot| self.workers.iter().map(move |worker| (slot, worker)))
+        {
+            // A worker that does not take it has stopped, or will see to its requests itself: they time out.
+            let _ = worker.send(WorkerOrder::TakeBack(slot));
+        }
     }
-}
-
-fn run_check(
-    check: Check,
-    endpoint: Arc<Endpoint>,
-    proxy_protocol: Option<Version>,
-    checked: mpsc::Sender<CheckResult>,
-) {
-    tokio::task::spawn_local(async move {
-        let result = check_connect(&endpoint, check.timeout, proxy_protocol).await;
-        // Nobody waits for it where control has been stopped.
-        let _ = checked.send((check.id, check.server, result)).await;
-    });
 }
 
 fn tell(change: &Change) {
@@ -353,6 +429,38 @@ fn tell(change: &Change) {
         State::Suspect { .. } | State::Down => tracing::warn!("server {server} was {from} and is {to}: {because}"),
         State::Up | State::Recovering | State::Drained | State::Maintenance => {
             tracing::info!("server {server} was {from} and is {to}: {because}");
+        }
+    }
+}
+
+fn tell_restart(server: &ServerId, news: &RestartNews) {
+    match news.progress {
+        RestartProgress::Running => tracing::debug!("the agent of {server} restarts its service"),
+        RestartProgress::Done => tracing::info!("the agent of {server} has restarted its service"),
+        RestartProgress::Refused => tracing::warn!("the agent of {server} refuses to restart its service"),
+        RestartProgress::Failed => tracing::warn!("the agent of {server} could not restart its service"),
+    }
+}
+
+fn tell_late(late: Duration, factor: f64, said: &Spaced) {
+    if said.is_due() {
+        let late = late.as_millis();
+        tracing::warn!("control was {late} ms late: this machine is too busy; timeouts are {factor:.1} times as long");
+    }
+}
+
+fn tell_share(change: &ShareChange) {
+    let ShareChange { server, from, to, rating, is_dry_run } = change;
+    let would = if *is_dry_run { "would be" } else { "is" };
+    match rating {
+        Some(rating) => tracing::info!(
+            "the share of {server} was {from} and {would} {to}: load {:.0} %, highest use {:.0} %, performance {:.0} %",
+            rating.load * 100.0,
+            rating.highest * 100.0,
+            rating.performance * 100.0
+        ),
+        None => {
+            tracing::info!("the share of {server} was {from} and {would} {to}: by its own wish or for want of reports")
         }
     }
 }

@@ -4,6 +4,7 @@
 //! It refuses to print and to exit: it makes a report, and who asked for it shows it.
 
 mod certificates;
+mod checks;
 mod expects;
 mod likely;
 mod machine;
@@ -100,6 +101,7 @@ pub fn check_files(files: &dyn RuleFiles, entry: &Path, now: SystemTime) -> Chec
     }
     warnings::find(&config, &mut report.warnings);
     likely::find(&config, &mut report.warnings);
+    checks::find(&config, &mut report.warnings);
     report.errors.sort_by_key(Problem::position);
     report.warnings.sort_by_key(Problem::position);
     report.config = Some(config);

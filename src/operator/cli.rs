@@ -10,6 +10,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use clap::{Parser, Subcommand};
 
+use crate::operator::agent_key::{AgentKeyOptions, agent_key};
 use crate::operator::demo::{DemoError, DemoOptions, demo};
 use crate::operator::explain::{ExplainOptions, explain};
 use crate::operator::remap::{RemapOptions, remap};
@@ -66,6 +67,15 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Prints the keys of a server's agent, or makes the master key that they come from.
+    AgentKey {
+        /// Whose keys.
+        #[command(flatten)]
+        options: AgentKeyOptions,
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Parses and validates rule files, warns, and runs every `expect`.
     Check {
         /// A rule file, or a directory: all its *.kdl in name order.
@@ -96,6 +106,7 @@ pub fn main() -> ExitCode {
         Command::Explain { options, json } => explain_request(&options, json),
         Command::Status { options, json } => tell_status(&options, json),
         Command::Remap { options, json } => tell_remap(&options, json),
+        Command::AgentKey { options, json } => make_agent_key(&options, json),
         Command::Check { rules } => check(&rules),
     };
     ExitCode::from(code)
@@ -167,6 +178,16 @@ fn tell_remap(options: &RemapOptions, json: bool) -> u8 {
                 print(Ok(format!("{:#}\n", error.json())));
             }
             1
+        }
+    }
+}
+
+fn make_agent_key(options: &AgentKeyOptions, json: bool) -> u8 {
+    match agent_key(options) {
+        Ok(made) => print(Ok(made.text(json))),
+        Err(error) => {
+            say(&error.to_string());
+            error.exit_code()
         }
     }
 }

@@ -13,8 +13,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::base::id::ListenerIndex;
 use crate::base::time;
-use crate::control::control_loop;
+use crate::control::control_loop::{self, Equipment, EquipmentError};
+use crate::control::feedback;
+use crate::control::inputs::{InputThreads, OpenInputs};
 use crate::operator::admin::{Admin, AdminSocket};
+use crate::operator::agent_key::{MasterKeyError, read_master};
 use crate::operator::rule_files::DiskFiles;
 use crate::operator::secret::{Secret, SecretError};
 use crate::operator::status::Source;
@@ -25,10 +28,10 @@ use crate::request::access_log::{LogError, LogHandle, LogThread};
 use crate::request::listener::{self, ListenError, Listener, SocketFile};
 use crate::request::process::Process;
 use crate::request::worker::{self, Start};
+use crate::shared::control_report::ControlReportStore;
 use crate::shared::cookie_sealer::CookieSealer;
 use crate::shared::counters::ProcessCounters;
 use crate::shared::inbox::{Inbox, InboxError, ListeningSocket, Order};
-use crate::shared::outcome::outcome_queue;
 use crate::shared::snapshot::SnapshotStore;
 use crate::transport::tls::{
     AcceptorError, CertificateError, HTTP1, HTTP2, TicketSecret, TlsAcceptor, UpstreamTlsError, connectors,
@@ -73,12 +76,21 @@ pub enum RunError {
     /// The secret can't be used.
     #[error(transparent)]
     Secret(#[from] SecretError),
+    /// Alerts or recovery can't be set up.
+    #[error(transparent)]
+    Equipment(#[from] EquipmentError),
     /// There are no random numbers.
     #[error("the system gives no random numbers")]
     Random,
     /// An address can't be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The master key of agents can't be used.
+    #[error(transparent)]
+    MasterKey(#[from] MasterKeyError),
+    /// Reports can't be listened for.
+    #[error(transparent)]
+    Feedback(#[from] feedback::OpenError),
     /// The access log can't be written.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -114,6 +126,8 @@ impl RunError {
             | Self::Tls { .. }
             | Self::UpstreamTls { .. }
             | Self::Secret(_)
+            | Self::Equipment(EquipmentError::Password(_))
+            | Self::MasterKey(_)
             | Self::NoUser(_) => 1,
             _ => 3,
         }
@@ -139,6 +153,7 @@ struct Running {
     inboxes: Vec<Inbox>,
     threads: Vec<(String, JoinHandle<()>)>,
     control: Option<control_loop::Handle>,
+    inputs: InputThreads,
     log: Option<LogHandle>,
     admin: Option<Admin>,
     drain_timeout: Duration,
@@ -161,8 +176,10 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let owner = user.as_ref().and_then(|user| user.as_ref().ok());
     let Opened { listeners, sockets, files } = open_listeners(&config, workers, &tickets, owner)?;
     let admin = config.admin.as_deref().map(|path| AdminSocket::open(path, owner)).transpose()?;
+    let inputs = open_inputs(&config)?;
     // Before the user changes: the folder may be root's. The thread changes its user with all others.
     let log = config.access_log.as_ref().map(LogThread::start).transpose()?;
+    let equipment = Equipment::of(&config)?;
     if let Some(user) = user {
         become_user(user?)?;
     }
@@ -170,36 +187,42 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     let store = Arc::new(SnapshotStore::new(Arc::clone(&config), rules, Arc::clone(&counters)));
     let connections_max = config.process.connections_max.unwrap_or_else(|| connections_for(descriptors, &sockets));
     let seed = random_seed().ok_or(RunError::Random)?;
-    let shared = Process::new(config.process, connections_max, seed, Arc::clone(&counters));
+    let shared = Process::new(config.process, connections_max, seed, counters);
     let shared = Arc::new(shared.with_connectors(connectors).with_sealer(sealer));
 
-    let mut receivers = Vec::with_capacity(workers);
     let mut inboxes = Vec::with_capacity(workers);
     let mut threads = Vec::with_capacity(workers);
     for number in 0..workers {
         let (inbox, orders) = Inbox::new();
-        let (outcomes, receiver) = outcome_queue(Arc::clone(&counters));
-        receivers.push(receiver);
         inboxes.push(inbox);
         let thread = worker::start(Start {
             number,
             shared: Arc::clone(&shared),
             store: Arc::clone(&store),
-            outcomes,
             log: log.as_ref().map(LogHandle::worker),
             inbox: orders,
             listeners: listeners.clone(),
         })?;
         threads.push((format!("worker-{number}"), thread));
     }
+    let reports = Arc::new(ControlReportStore::default());
     let source = Source {
         started: time::now(),
         workers,
         process: Arc::clone(&shared),
         store: Arc::clone(&store),
+        reports: Arc::clone(&reports),
         log: log.as_ref().map(|log| Arc::clone(log.counters())),
     };
-    let control = control_loop::start(store, receivers)?;
+    let (heard, inputs) = inputs.start(&store)?;
+    let control = control_loop::start(control_loop::Start {
+        store,
+        workers: inboxes.clone(),
+        connectors: &shared.connectors,
+        reports,
+        equipment,
+        inputs: heard,
+    })?;
     if !control.wait_for_names(NAMES_WAIT) {
         tracing::warn!("the names of some servers are not resolved yet: they are unavailable until they are");
     }
@@ -219,7 +242,13 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     }
     tracing::info!("{workers} workers, at most {connections_max} connections, {descriptors} descriptors");
     let drain_timeout = config.process.drain_timeout;
-    Ok(Running { inboxes, threads, control: Some(control), log, admin, drain_timeout, _socket_files: files })
+    Ok(Running { inboxes, threads, control: Some(control), inputs, log, admin, drain_timeout, _socket_files: files })
+}
+
+/// What servers say of themselves: its key is read and its socket bound before the user changes.
+fn open_inputs(config: &Config) -> Result<OpenInputs, RunError> {
+    let master = config.feedback.as_ref().map(|feedback| read_master(&feedback.key_file)).transpose()?;
+    Ok(OpenInputs::open(config, master)?)
 }
 
 /// The secret of the rule files, or one that ends with the process; that is said where it costs something.
@@ -423,7 +452,8 @@ impl Running {
         let dead = self.threads.iter().find(|(_, thread)| thread.is_finished()).map(|(name, _)| name.clone());
         let control = self.control.as_ref().filter(|control| control.is_finished()).map(|_| "control".to_owned());
         let admin = self.admin.as_ref().filter(|admin| admin.is_finished()).map(|_| "admin".to_owned());
-        match dead.or(control).or(admin) {
+        let input = self.inputs.finished().map(str::to_owned);
+        match dead.or(control).or(admin).or(input) {
             Some(name) => Err(RunError::ThreadDied(name)),
             None => Ok(()),
         }

@@ -3,6 +3,8 @@
 //!
 //! It refuses to wait: a proxy that does not answer in time is an error, and so is an answer without an end.
 
+mod control;
+mod feedback;
 mod gather;
 mod report;
 mod text;
@@ -24,10 +26,12 @@ use crate::pure::h1::response::{ResponseHead, parse_response_head};
 
 pub(super) use text::{percent, table};
 
+pub use control::{AlertStatus, AvailabilityStatus, EvidenceStatus, RecoveryStatus, StepStatus};
+pub use feedback::FeedbackStatus;
 pub use gather::Source;
 pub use report::{
-    Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus, ServerStatus,
-    Status, TableStatus, TopKey,
+    AgentCheckStatus, Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus,
+    RefusedReports, ReportsStatus, ServerStatus, Status, TableStatus, TopKey,
 };
 
 /// How long the whole answer may take.

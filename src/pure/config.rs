@@ -6,10 +6,16 @@
 mod action;
 mod address;
 mod admin;
+mod agent_check;
 pub mod agent_file;
+mod alert;
+mod answers;
 mod captures;
 mod changes;
+mod check;
+mod detection;
 mod expect;
+mod feedback;
 mod field;
 pub mod files;
 mod fit;
@@ -32,6 +38,8 @@ pub mod places;
 mod pool;
 mod predicates;
 pub mod problem;
+mod recovery;
+mod reporting;
 mod rule;
 mod scheduler;
 mod shape;
@@ -48,8 +56,10 @@ use std::time::Duration;
 
 use crate::base::id::{ListenerIndex, PoolIndex};
 use crate::base::units::Bytes;
+use crate::pure::alert::target::Targets;
 use crate::pure::h1::request::HeadLimits;
 use crate::pure::pool::Pool;
+use crate::pure::recovery::plan::Machines;
 use crate::pure::rule::{Action, Cidr, Rule};
 
 pub use expect::url_trouble;
@@ -58,7 +68,7 @@ pub use files::{MemoryFiles, RuleFiles};
 pub use include::{FILES_MAX, INCLUDE_DEPTH_MAX};
 pub use limit_table::{LIMITS, LimitEntry};
 pub use load::{load, load_text};
-pub use places::{Places, PoolPlaces, UpstreamTlsPlaces};
+pub use places::{Places, PoolPlaces, SecretFile, UpstreamTlsPlaces};
 pub use problem::{ConfigErrors, Problem};
 
 /// Everything that rule files say, checked: every name resolved, every pattern valid.
@@ -84,6 +94,12 @@ pub struct Config {
     pub access_log: Option<AccessLog>,
     /// The unix socket at which operators ask the running proxy; `None`: nowhere.
     pub admin: Option<PathBuf>,
+    /// Who is told of servers that fail.
+    pub alert: Arc<Targets>,
+    /// The machines of servers.
+    pub machines: Arc<Machines>,
+    /// Where servers' agents report; `None`: nowhere.
+    pub feedback: Option<Feedback>,
     /// The limits that hold for the process and not for a listener.
     pub process: ProcessLimits,
     /// Where things stand in the files, for warnings.
@@ -116,6 +132,17 @@ impl Config {
         };
         u32::try_from(position).ok().map(ListenerIndex)
     }
+}
+
+/// Where servers' agents report, and what is believed there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feedback {
+    /// The UDP address and port; port 0 takes any free one.
+    pub address: SocketAddr,
+    /// The file of the master key, from which every agent's keys come.
+    pub key_file: PathBuf,
+    /// The only addresses that are listened to; empty: those of the configured servers.
+    pub sources: Vec<Cidr>,
 }
 
 /// Where a listener listens.

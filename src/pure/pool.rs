@@ -9,17 +9,23 @@ use crate::base::id::ServerId;
 use crate::base::units::Bytes;
 use crate::pure::check::CheckConfig;
 use crate::pure::config::CertificateFiles;
+use crate::pure::detection::Detection;
+use crate::pure::feedback::agent_check::AgentCheck;
+use crate::pure::feedback::weights::FeedbackConfig;
 use crate::pure::persistence::Persistence;
 use crate::pure::proxy_protocol::Version;
+use crate::pure::recovery::plan::Plan;
 use crate::pure::rule::KeySource;
 
 mod load;
 mod pace;
+mod run_queue;
 mod state;
 mod view;
 
 pub use load::Load;
 pub use pace::Pace;
+pub use run_queue::RunQueue;
 pub use state::{State, Wanted};
 pub use view::{Candidate, Ineligible, PoolView, Share, Tried, is_in_panic};
 
@@ -259,6 +265,8 @@ pub enum Method {
         /// How many servers a new key may choose among; `None`: all.
         choices: Option<u32>,
     },
+    /// The shortest run queue, as servers report it.
+    ShortestRunQueue(Reports),
 }
 
 impl Method {
@@ -284,6 +292,7 @@ impl Method {
             Self::Locality { .. } => "lblc",
             Self::ReplicatedLocality { .. } => "lblcr",
             Self::CostBounded { .. } => "cbr",
+            Self::ShortestRunQueue(_) => "run-queue",
         }
     }
 
@@ -304,7 +313,12 @@ impl Method {
 
     /// Whether it asks how fast servers answer.
     pub const fn is_measuring(&self) -> bool {
-        matches!(self, Self::SeenCapacity(_) | Self::PeakEwma | Self::CostBounded { .. })
+        matches!(self, Self::SeenCapacity(_) | Self::PeakEwma | Self::CostBounded { .. } | Self::ShortestRunQueue(_))
+    }
+
+    /// Whether the agents of its servers are asked before requests are given to them.
+    pub const fn asks(&self) -> bool {
+        matches!(self, Self::ShortestRunQueue(Reports::Pull))
     }
 
     /// Whether another remembers keys in the same way, whatever its options.
@@ -327,6 +341,16 @@ impl Default for Method {
     fn default() -> Self {
         Self::WeightedRoundRobin(WrrMode::Smooth)
     }
+}
+
+/// How `run-queue` comes to know how long run queues are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reports {
+    /// Agents say so by themselves.
+    #[default]
+    Push,
+    /// Agents are asked, and a server whose agent does not answer in time gets nothing.
+    Pull,
 }
 
 /// How a table of keys is made.
@@ -385,6 +409,16 @@ pub struct Pool {
     pub persistence: Option<Arc<Persistence>>,
     /// How its servers are checked; `None`: by a connect, and only those that are not well.
     pub check: Option<Arc<CheckConfig>>,
+    /// How its servers are suspected.
+    pub detection: Detection,
+    /// How it follows what its servers say of their load; `None`: it does not say.
+    pub feedback: Option<FeedbackConfig>,
+    /// What answers speak against a server.
+    pub passive: Passive,
+    /// Whether answers tell how loaded their server is; `None`: what they say of it is passed on unread.
+    pub orca: Option<Orca>,
+    /// How its servers are asked what they say of themselves (HAProxy's agent-check); `None`: they are not.
+    pub agent_check: Option<Arc<AgentCheck>>,
     /// How its servers are spoken to.
     pub upstream: Upstream,
     /// Its time bounds.
@@ -393,8 +427,38 @@ pub struct Pool {
     pub retry: Retry,
     /// Where requests wait that no server has a place for; `None`: they are refused at once.
     pub queue: Option<QueueBounds>,
+    /// What is done to bring its servers back; `None`: nothing.
+    pub recovery: Option<Arc<Plan>>,
     /// How long the share of a server rises that comes back, or comes new by a reload; `None`: it has its whole share at once.
     pub slow_start: Option<Duration>,
+}
+
+impl Pool {
+    /// How it follows what its servers say of their load; a scheduler that goes by capacity does without being told to.
+    pub fn follows_reports(&self) -> Option<FeedbackConfig> {
+        let by_scheduler = matches!(self.scheduler.method, Method::SeenCapacity(_)).then(FeedbackConfig::default);
+        self.feedback.or(by_scheduler)
+    }
+
+    /// Whether an answer of that status is a failure of the server: one of those for which a request is sent again, or that the
+    /// rule file counts against servers.
+    pub fn is_failure(&self, status: u16) -> bool {
+        self.retry.on_status.contains(&status) || self.passive.statuses.contains(&status)
+    }
+}
+
+/// What of servers' answers is looked at beside what clients get of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Passive {
+    /// The statuses that count against a server, besides those for which a request is sent again.
+    pub statuses: Vec<u16>,
+}
+
+/// What answers tell of their server's load, and what becomes of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Orca {
+    /// Whether clients get to see it.
+    pub is_passed_on: bool,
 }
 
 /// The most of a request's body that is kept for a repetition.

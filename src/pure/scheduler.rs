@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
-use crate::pure::pool::{Candidate, Fallback, Method, PoolView, SchedulerConfig, Ties, WrrMode};
+use crate::pure::pool::{Candidate, Fallback, Method, PoolView, Reports, SchedulerConfig, Ties, WrrMode};
 use crate::pure::trace::Trace;
 
 mod alias;
@@ -31,6 +31,7 @@ mod memory;
 mod race;
 mod rendezvous;
 mod round_robin;
+mod run_queue;
 mod smooth;
 mod standing;
 mod two_choices;
@@ -123,6 +124,8 @@ fn plain(method: &Method, phase: Phase) -> Box<dyn Scheduler> {
         Method::ExpectedDelay(ties) => Box::new(LeastLoaded::<expected_delay::ExpectedDelay>::new(*ties, phase)),
         Method::NeverQueue(ties) => Box::new(LeastLoaded::<expected_delay::NeverQueue>::new(*ties, phase)),
         Method::SeenCapacity(ties) => Box::new(LeastLoaded::<capacity::SeenCapacity>::new(*ties, phase)),
+        Method::ShortestRunQueue(Reports::Push) => Box::new(LeastLoaded::<run_queue::Pushed>::new(Ties::Rotate, phase)),
+        Method::ShortestRunQueue(Reports::Pull) => Box::new(LeastLoaded::<run_queue::Pulled>::new(Ties::Rotate, phase)),
         Method::TwoChoices => Box::new(two_choices::TwoChoices::<two_choices::InFlight>::new()),
         Method::PeakEwma => Box::new(two_choices::TwoChoices::<two_choices::PeakEwma>::new()),
         Method::Failover => Box::new(failover::Failover::default()),

@@ -1,8 +1,8 @@
 //! Deadlines of connections, kept lazily: to move one later costs a store, for its entry in the queue stays where it is
 //! and is put right when it comes up. A busy connection touches the queue about once per timeout, not per request.
 //!
-//! Each connection waits for one thing at a time, so it owns one [`Deadline`]. It also is how a worker reaches its idle
-//! connections when it drains. Resolution is [`TICK`]; it refuses to be a clock for anything shorter.
+//! Each connection waits for one thing at a time, so it owns one [`Deadline`]. It also is how a worker reaches its
+//! connections: those that idle when it drains, and those that wait for a server that has become silent. Resolution is [`TICK`]; it refuses to be a clock for anything shorter.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::base::id::ServerSlot;
 use crate::base::time::{self, Timestamp};
 use crate::request::clock;
 
@@ -25,6 +26,9 @@ pub struct Deadline {
     /// The earliest entry of this deadline in the queue.
     queued: Cell<Timestamp>,
     is_expired: Cell<bool>,
+    /// The server whose answer the owner waits for.
+    asked: Cell<Option<ServerSlot>>,
+    is_taken_back: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     queue: Rc<Deadlines>,
 }
@@ -49,11 +53,40 @@ impl Deadline {
         if self.is_expired.get() {
             return true;
         }
+        self.listen(context);
+        false
+    }
+
+    /// Has the future that polls this polled again when the owner is reached.
+    pub fn listen(&self, context: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
         }
-        false
+    }
+
+    /// The owner waits for an answer of this server.
+    pub fn asks(&self, server: ServerSlot) {
+        self.asked.set(Some(server));
+        self.is_taken_back.set(false);
+    }
+
+    /// The owner waits for no answer any more.
+    pub fn asks_nobody(&self) {
+        self.asked.set(None);
+    }
+
+    /// What is asked of this server is to be asked elsewhere, where that may be.
+    pub fn take_back(&self, server: ServerSlot) {
+        if self.asked.get() == Some(server) {
+            self.is_taken_back.set(true);
+            self.nudge();
+        }
+    }
+
+    /// Whether what the owner asks is to be asked elsewhere. Said once.
+    pub fn is_taken_back(&self) -> bool {
+        self.is_taken_back.get() && self.is_taken_back.replace(false)
     }
 
     /// Its owner has ended: it holds on to nothing of the owner's, and leaves the queue before its time where many like it
@@ -124,6 +157,8 @@ impl Deadlines {
             at: Cell::new(Timestamp::NEVER),
             queued: Cell::new(Timestamp::NEVER),
             is_expired: Cell::new(false),
+            asked: Cell::new(None),
+            is_taken_back: Cell::new(false),
             waker: RefCell::new(None),
             queue: Rc::clone(self),
         })

@@ -9,6 +9,7 @@ pub mod decision;
 pub mod failure;
 pub mod flow;
 pub mod head;
+pub mod load;
 pub mod persistence;
 pub mod queueing;
 pub mod scratch;
@@ -256,7 +257,10 @@ async fn pass_on(
     let verdict = accepted?;
     channel.scratch.record.answer_begins(channel.scratch.response.status);
     channel.scratch.record.is_until_close = verdict.is_until_close;
-    let transferred = channel.transfer(verdict).await;
+    let transferred = channel.transfer(verdict, &choice.lease).await;
+    if choice.pool.orca.is_some() {
+        load::note_trailers(&channel, &choice);
+    }
     choice.ends(&channel, transferred.as_ref().err());
     transferred?;
     if channel.is_reusable()
@@ -279,6 +283,7 @@ async fn pass_on(
 async fn pass_tunnel(mut channel: Channel<'_>, grant: &Grant, mut choice: Choice) -> Next {
     channel.accept_upgrade();
     channel.scratch.record.answer_begins(101);
+    choice.lease.excuse(true);
     let end = match channel.send_head().await {
         Ok(()) => tunnel::carry(&mut channel, grant, choice.pool.timeouts.tunnel).await,
         Err(failure) => {

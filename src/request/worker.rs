@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::Receiver;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::base::id::ListenerIndex;
+use crate::base::id::{ListenerIndex, ServerSlot};
 use crate::base::rng::{Rng, derive_seed};
 use crate::base::time::Timestamp;
 use crate::pure::persistence::opened::OpenedTokens;
@@ -31,10 +31,9 @@ use crate::request::process::{ClientPlace, Process};
 use crate::request::upstream::{IdleConnections, Owner};
 use crate::shared::inbox::{ListeningSocket, Order};
 use crate::shared::lease::Admission;
-use crate::shared::outcome::OutcomeSender;
 use crate::shared::snapshot::SnapshotStore;
 use crate::shared::thread;
-use crate::transport::tls::Connectors;
+use crate::transport::tls::{Connectors, with_own_sessions};
 
 /// How often logs are handed over and idle connections looked through.
 const SWEEP: Duration = Duration::from_millis(250);
@@ -161,7 +160,6 @@ impl Worker {
         number: usize,
         shared: Arc<Process>,
         store: &SnapshotStore,
-        outcomes: OutcomeSender,
         log: Option<WorkerLog>,
         support: &mut JoinSet<()>,
     ) -> Rc<Self> {
@@ -170,9 +168,9 @@ impl Worker {
             buffers: BufferPool::new(shared.limits.buffer_memory),
             idle: IdleConnections::default(),
             h2: Rc::default(),
-            connectors: own_connectors(&shared),
+            connectors: with_own_sessions(&shared.connectors),
             rng: RefCell::new(Rng::new(seed("choices"))),
-            admission: Admission::new(store, outcomes, seed("schedulers")),
+            admission: Admission::new(store, seed("schedulers")),
             date: RefCell::default(),
             opened: RefCell::default(),
             log: RefCell::new(log),
@@ -204,6 +202,13 @@ impl Worker {
         }
     }
 
+    /// Tells the exchanges that wait for an answer of that server to look whether they can do without it.
+    pub(in crate::request) fn take_back(&self, server: ServerSlot) {
+        for deadline in self.connections.borrow().values() {
+            deadline.take_back(server);
+        }
+    }
+
     async fn sweep(self: Rc<Self>) {
         let mut whereabouts = 0;
         loop {
@@ -225,10 +230,6 @@ impl Worker {
             }
         }
     }
-}
-
-fn own_connectors(shared: &Process) -> Connectors {
-    shared.connectors.iter().map(|(pool, connector)| (Arc::clone(pool), connector.with_own_sessions())).collect()
 }
 
 /// A place among the warm connections; it is free again with the end of this.
@@ -310,8 +311,6 @@ pub struct Start {
     pub shared: Arc<Process>,
     /// Where the snapshot is.
     pub store: Arc<SnapshotStore>,
-    /// The way to tell control how requests ended.
-    pub outcomes: OutcomeSender,
     /// Its part of the access log.
     pub log: Option<WorkerLog>,
     /// Its orders.
@@ -342,9 +341,9 @@ pub fn start(start: Start) -> io::Result<JoinHandle<()>> {
 }
 
 async fn run(start: Start) {
-    let Start { number, shared, store, outcomes, log, inbox, listeners } = start;
+    let Start { number, shared, store, log, inbox, listeners } = start;
     let mut support = JoinSet::new();
-    let worker = Worker::begin(number, shared, &store, outcomes, log, &mut support);
+    let worker = Worker::begin(number, shared, &store, log, &mut support);
     let end = Duty { worker: Rc::clone(&worker), support, inbox, listeners, open: Vec::new() }.go_on().await;
     if let Some(log) = &mut *worker.log.borrow_mut() {
         log.flush(worker.now());
@@ -391,6 +390,7 @@ impl Duty {
                     }
                     stays
                 }),
+                Some(Order::TakeBack(server)) => self.worker.take_back(server),
                 Some(Order::Drain) | None => return self.drain().await,
                 Some(Order::Stop) => return Ok(()),
             }
@@ -417,10 +417,14 @@ impl Duty {
         self.worker.drain();
         while self.is_busy() {
             tokio::select! {
-                order = self.inbox.recv() => if matches!(order, Some(Order::Stop) | None) {
-                    self.worker.stop();
-                    // What is cut off here is still logged, and answered where it can be.
-                    return tokio::time::timeout(STOPPING, self.ended()).await.unwrap_or(Ok(()));
+                order = self.inbox.recv() => match order {
+                    Some(Order::TakeBack(server)) => self.worker.take_back(server),
+                    Some(Order::Stop) | None => {
+                        self.worker.stop();
+                        // What is cut off here is still logged, and answered where it can be.
+                        return tokio::time::timeout(STOPPING, self.ended()).await.unwrap_or(Ok(()));
+                    }
+                    Some(Order::Add { .. } | Order::Remove(_) | Order::Drain) => {}
                 },
                 Some(ended) = self.support.join_next() => ended?,
                 () = tokio::time::sleep(Duration::from_millis(10)) => {}
@@ -450,7 +454,6 @@ mod tests {
     use crate::pure::rule::compile::RuleSet;
     use crate::shared::counters::ProcessCounters;
     use crate::shared::inbox::Inbox;
-    use crate::shared::outcome::outcome_queue;
 
     fn plan(config: &Config) -> Listener {
         let local = "127.0.0.1:80".parse().unwrap();
@@ -471,10 +474,9 @@ mod tests {
         let counters = Arc::new(ProcessCounters::default());
         let rules = Arc::new(RuleSet::compile(config.rules.clone()).unwrap());
         let store = SnapshotStore::new(Arc::clone(config), rules, Arc::clone(&counters));
-        let shared = Arc::new(Process::new(config.process, 10, 7, Arc::clone(&counters)));
-        let (outcomes, _reports) = outcome_queue(counters);
+        let shared = Arc::new(Process::new(config.process, 10, 7, counters));
         let mut support = JoinSet::new();
-        (Worker::begin(0, shared, &store, outcomes, None, &mut support), support)
+        (Worker::begin(0, shared, &store, None, &mut support), support)
     }
 
     fn connection(worker: &Rc<Worker>, peer: &str, listener: &Listener) -> ConnectionTicket {

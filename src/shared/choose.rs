@@ -109,8 +109,9 @@ fn list_candidates(pool: &PoolSnapshot, ask: &Ask<'_>, trace: &mut Trace) {
             let backup = if server.is_backup { "backup, " } else { "" };
             let seen = load.pace.answers_per_second(ask.now);
             let seen = seen.map_or(String::new(), |answers| format!(", {answers:.1} answers a busy second"));
+            let queue = load.run_queue.length(ask.now).map_or(String::new(), |length| format!(", run queue {length}"));
             let (name, share, active) = (&server.id.server, candidate.share, load.active());
-            format!("{name} at {}: {backup}weight {share}, {active} in flight{seen}, {verdict}", server.address)
+            format!("{name} at {}: {backup}weight {share}, {active} in flight{queue}{seen}, {verdict}", server.address)
         });
     }
     let unlisted = pool.candidates.get(TRACED_MAX..).unwrap_or_default();

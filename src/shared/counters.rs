@@ -4,18 +4,21 @@
 //! Counters live outside the snapshot, are found through it, and survive a reload. They are never read to decide on a
 //! request's path, with one exception: the retry budget.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time;
 use crate::pure::pool::Load;
 use crate::shared::choices::Choices;
+use crate::shared::latencies::Latencies;
+use crate::shared::load_said::LoadSaid;
 use crate::shared::outcome::Outcome;
 use crate::shared::queue::Queue;
 use crate::shared::spaced::Spaced;
 
 pub mod budget;
+pub mod feedback;
 
 /// A count that only grows. Padded to a cache line of its own.
 #[derive(Debug, Default)]
@@ -61,10 +64,10 @@ impl Gauge {
 pub struct ProcessCounters {
     /// Panics that were caught.
     pub panics: Counter,
-    /// Outcomes that control was not told of because its queue was full.
-    pub outcomes_dropped: Counter,
     /// Snapshots that somebody still holds.
     pub snapshots_alive: Gauge,
+    /// What servers say of themselves, and what was refused of it.
+    pub feedback: feedback::FeedbackCounters,
 }
 
 /// Written for every request.
@@ -87,8 +90,20 @@ struct Faults {
     resets: AtomicU64,
     response_timeouts: AtomicU64,
     malformed: AtomicU64,
+    taken_back: AtomicU64,
     retries: AtomicU64,
     client_aborts: AtomicU64,
+}
+
+/// What speaks against the server at its present addresses: control reads it with every tick.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Evidence {
+    /// Counts the addresses it has had: what ends at another says nothing of these.
+    incarnation: AtomicU32,
+    failed: AtomicU64,
+    refused: AtomicU64,
+    unanswered: AtomicU64,
 }
 
 /// What the process knows of one server, whatever its address, as long as it is configured and across reloads.
@@ -102,8 +117,24 @@ pub struct ServerRecord {
     pub load: Arc<Load>,
     /// When its trouble was last said.
     pub said: Spaced,
+    /// How long its answers take.
+    pub latencies: Latencies,
+    /// What it says of its load beside its answers, in pools that ask.
+    pub load_said: LoadSaid,
     traffic: Traffic,
     faults: Faults,
+    evidence: Evidence,
+}
+
+/// What has ended at a server so far. Differences say what has ended in a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Requests that failed by its fault, at its present addresses.
+    pub failed: u64,
+    /// Connects among them that were refused or found no way.
+    pub refused: u64,
+    /// Requests that ended, well or not; those whose client went away are left out.
+    pub all: u64,
 }
 
 /// A copy of a server's counts. Each is exact; together they are of about one moment.
@@ -129,6 +160,8 @@ pub struct ServerFigures {
     pub response_timeouts: u64,
     /// Answers that were no HTTP.
     pub malformed: u64,
+    /// Requests that were taken back from it because it was silent.
+    pub taken_back: u64,
     /// Attempts that were repetitions.
     pub retries: u64,
     /// Requests whose client went away.
@@ -145,8 +178,11 @@ impl ServerRecord {
             slot,
             load: Arc::default(),
             said: Spaced::default(),
+            latencies: Latencies::default(),
+            load_said: LoadSaid::default(),
             traffic: Traffic::default(),
             faults: Faults::default(),
+            evidence: Evidence::default(),
         }
     }
 
@@ -164,6 +200,7 @@ impl ServerRecord {
     #[cold]
     pub fn begin_measuring(&self) {
         self.load.pace.begins(time::now());
+        self.load.run_queue.count_sent();
     }
 
     /// Ends to measure an attempt that still has its place.
@@ -186,9 +223,27 @@ impl ServerRecord {
         self.traffic.bytes_to_client.fetch_add(to_client, Ordering::Relaxed);
     }
 
-    /// A connection was made, or an answer came: connect failures are no longer in a row.
-    pub fn forget_connect_failures(&self) {
-        self.load.forget_connect_failures();
+    /// Nothing that failed is in a row any more.
+    pub fn forget_failures(&self) {
+        self.load.forget_failures();
+    }
+
+    /// It has other addresses now: what is on its way to the former says nothing of it, and nothing is in a row.
+    pub fn moves(&self, incarnation: u32) {
+        self.evidence.incarnation.store(incarnation, Ordering::Relaxed);
+        self.forget_failures();
+    }
+
+    /// What has ended here so far.
+    pub fn ended(&self) -> Ended {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let answered: u64 = self.traffic.answers.iter().map(read).sum();
+        let evidence = &self.evidence;
+        Ended {
+            failed: read(&evidence.failed),
+            refused: read(&evidence.refused),
+            all: answered.saturating_add(read(&evidence.unanswered)),
+        }
     }
 
     /// Connects that failed since the last good one.
@@ -196,12 +251,34 @@ impl ServerRecord {
         self.load.connect_failures_in_a_row()
     }
 
+    /// Counts that an attempt failed by the server's fault, at the addresses that it had as `incarnation`. `is_answered`: the
+    /// answer had begun.
+    #[cold]
+    pub fn count_failure(&self, outcome: Outcome, incarnation: u32, is_answered: bool) {
+        let evidence = &self.evidence;
+        if incarnation != evidence.incarnation.load(Ordering::Relaxed) {
+            return;
+        }
+        evidence.failed.fetch_add(1, Ordering::Relaxed);
+        if !matches!(outcome, Outcome::Failing { .. }) {
+            evidence.unanswered.fetch_add(1, Ordering::Relaxed);
+        }
+        match outcome {
+            Outcome::ConnectError => {
+                evidence.refused.fetch_add(1, Ordering::Relaxed);
+                self.load.count_connect_failure();
+            }
+            Outcome::ConnectTimeout => self.load.count_connect_failure(),
+            Outcome::ResponseTimeout if !is_answered => self.load.count_timeout(),
+            _ => {}
+        }
+    }
+
     /// Counts how an attempt ended.
     pub fn count_outcome(&self, outcome: Outcome) {
         let faults = &self.faults;
         let counter = match outcome {
-            Outcome::Answered { status, latency } => {
-                self.forget_connect_failures();
+            Outcome::Answered { status, latency } | Outcome::Failing { status, latency } => {
                 self.load.add_latency(latency);
                 let Some(class) = self.traffic.answers.get(usize::from(status / 100).wrapping_sub(1)) else { return };
                 class
@@ -211,13 +288,11 @@ impl ServerRecord {
             Outcome::Reset => &faults.resets,
             Outcome::ResponseTimeout => &faults.response_timeouts,
             Outcome::Malformed => &faults.malformed,
+            Outcome::Silent => &faults.taken_back,
             Outcome::ClientAborted => &faults.client_aborts,
             Outcome::OwnFault => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        if matches!(outcome, Outcome::ConnectError | Outcome::ConnectTimeout) {
-            self.load.count_connect_failure();
-        }
     }
 
     /// A copy of the counts.
@@ -235,6 +310,7 @@ impl ServerRecord {
             resets: read(&faults.resets),
             response_timeouts: read(&faults.response_timeouts),
             malformed: read(&faults.malformed),
+            taken_back: read(&faults.taken_back),
             retries: read(&faults.retries),
             client_aborts: read(&faults.client_aborts),
             connect_failures_in_a_row: self.connect_failures_in_a_row(),

@@ -5,9 +5,9 @@ use std::os::unix::net::UnixListener;
 
 use tokio::sync::mpsc;
 
-use crate::base::id::ListenerIndex;
+use crate::base::id::{ListenerIndex, ServerSlot};
 
-/// Orders that may wait in an inbox: a listener each, and the few of stopping.
+/// Orders that may wait in an inbox: a listener each, those of control, and the few of stopping.
 const CAPACITY: usize = 4096;
 
 /// A socket that listens, in the system's hands.
@@ -31,13 +31,15 @@ pub enum Order {
     },
     /// Accept no more from this listener's sockets.
     Remove(ListenerIndex),
+    /// Cancel this server's unanswered requests that may be sent again, and send them elsewhere.
+    TakeBack(ServerSlot),
     /// Accept no more at all, finish what is in flight and stop.
     Drain,
     /// Stop now.
     Stop,
 }
 
-/// The sending end, held by the main thread.
+/// The sending end, held by the main thread and by control.
 #[derive(Clone, Debug)]
 pub struct Inbox(mpsc::Sender<Order>);
 

@@ -1,25 +1,25 @@
 //! The lease of a server's place: taken with the choice, given back on drop, whatever becomes of the request.
 //!
 //! It reserves the place against the server's `max`, counts the request, and when it is dropped it counts how the request
-//! ended, gives the place back and tells control. A drop without an outcome is a request whose client went away; a drop in
+//! ended, and gives the place back. A drop without an outcome is a request whose client went away; a drop in
 //! a panic counts against nobody. So requests in flight return to zero also when an exchange is cancelled or panics.
 //!
 //! Where the pool has a queue, a place that is given back passes to who waits for it ([`crate::shared::queue`]). A lease that is
 //! older than its pool's queue, which a reload has brought, knows of none: its place comes free untold, and who waits finds it
 //! with the next that begins to wait, the next change of a server's state, or when the time is up.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::base::id::PoolIndex;
+use crate::base::time::Timestamp;
 use crate::pure::control::watch::CONNECT_FAILURES_MAX;
 use crate::pure::pool::{Fallback, Ineligible, Method, Tried};
 use crate::pure::trace::Trace;
 use crate::shared::choose::{Ask, Place, Schedulers};
-use crate::shared::outcome::{Outcome, OutcomeSender, Report};
+use crate::shared::outcome::Outcome;
 use crate::shared::queue::{Expired, Joined, Queue, Turn, Waiting};
 use crate::shared::snapshot::{Endpoint, PoolSnapshot, Snapshot, SnapshotCache, SnapshotStore};
 
@@ -28,10 +28,24 @@ use crate::shared::snapshot::{Endpoint, PoolSnapshot, Snapshot, SnapshotCache, S
 #[must_use = "dropping it gives the place back"]
 pub struct Lease {
     endpoint: Arc<Endpoint>,
-    outcomes: Rc<OutcomeSender>,
     outcome: Option<Outcome>,
+    /// Whether its answer has begun.
+    is_answered: bool,
+    patience: Cell<Patience>,
     /// Who may wait for the place.
     queue: Option<Arc<Queue>>,
+}
+
+/// Whether the server is to be thought slow while a request waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Patience {
+    /// It has had the whole request all the time.
+    #[default]
+    Never,
+    /// The client is still sending, or the answer has begun.
+    Now,
+    /// It was so before: how long the answer takes says nothing.
+    Before,
 }
 
 /// Why no place was given.
@@ -67,7 +81,6 @@ pub enum Admitted {
 #[derive(Debug)]
 pub struct Wait {
     waiting: Waiting,
-    outcomes: Rc<OutcomeSender>,
     queue: Arc<Queue>,
     /// How long it may wait.
     pub timeout: Duration,
@@ -80,13 +93,13 @@ pub struct Again;
 impl Wait {
     /// Whether it has come to a place.
     pub fn poll(&mut self, context: &Context<'_>) -> Poll<Result<Lease, Again>> {
-        self.waiting.poll(context).map(|turn| lease_of(turn, &self.queue, &self.outcomes))
+        self.waiting.poll(context).map(|turn| lease_of(turn, &self.queue))
     }
 }
 
-fn lease_of(turn: Turn, queue: &Arc<Queue>, outcomes: &Rc<OutcomeSender>) -> Result<Lease, Again> {
+fn lease_of(turn: Turn, queue: &Arc<Queue>) -> Result<Lease, Again> {
     match turn {
-        Turn::Place(endpoint) => Ok(Lease::of_reserved(&endpoint, outcomes, Some(queue))),
+        Turn::Place(endpoint) => Ok(Lease::of_reserved(&endpoint, Some(queue))),
         Turn::LooksAgain => Err(Again),
     }
 }
@@ -99,18 +112,18 @@ const CHANGES_MAX: usize = 64;
 
 impl Lease {
     /// Takes a place at a server; `None`: all are taken. `queue`: who may wait for it afterwards.
-    pub fn take(endpoint: &Arc<Endpoint>, outcomes: &Rc<OutcomeSender>, queue: Option<&Arc<Queue>>) -> Option<Self> {
+    pub fn take(endpoint: &Arc<Endpoint>, queue: Option<&Arc<Queue>>) -> Option<Self> {
         let is_reserved = endpoint.record.load.try_reserve(endpoint.server.max);
-        is_reserved.then(|| Self::of_reserved(endpoint, outcomes, queue))
+        is_reserved.then(|| Self::of_reserved(endpoint, queue))
     }
 
-    fn of_reserved(endpoint: &Arc<Endpoint>, outcomes: &Rc<OutcomeSender>, queue: Option<&Arc<Queue>>) -> Self {
+    fn of_reserved(endpoint: &Arc<Endpoint>, queue: Option<&Arc<Queue>>) -> Self {
         endpoint.record.count_request();
         if endpoint.is_measured {
             endpoint.record.begin_measuring();
         }
-        let (endpoint, outcomes) = (Arc::clone(endpoint), Rc::clone(outcomes));
-        Self { endpoint, outcomes, outcome: None, queue: queue.map(Arc::clone) }
+        let (endpoint, queue) = (Arc::clone(endpoint), queue.map(Arc::clone));
+        Self { endpoint, outcome: None, is_answered: false, patience: Cell::default(), queue }
     }
 
     /// The server.
@@ -120,13 +133,51 @@ impl Lease {
 
     /// A connection to the server was made.
     pub fn connected(&self) {
-        self.endpoint.record.forget_connect_failures();
+        self.endpoint.record.load.forget_connect_failures();
     }
 
     /// Gives the place back as if it had never been taken: the request goes elsewhere, and nothing of it was sent.
     pub fn withdraw(mut self) {
         self.endpoint.record.uncount_request();
+        if self.endpoint.is_measured {
+            self.endpoint.record.load.run_queue.uncount_sent();
+        }
         self.outcome = Some(Outcome::OwnFault);
+    }
+
+    /// The server's answer has begun, so long after it was chosen; the request ends as `outcome` unless more is said.
+    #[inline]
+    pub fn answers(&mut self, outcome: Outcome, now: Timestamp, nanos: u64) {
+        let record = &self.endpoint.record;
+        record.load.hear(now);
+        record.load.forget_failures();
+        if self.patience.get() == Patience::Never {
+            record.latencies.add(nanos);
+        }
+        self.is_answered = true;
+        self.outcome = Some(outcome);
+    }
+
+    /// The server has sent something that is not the beginning of its answer.
+    pub fn hear(&self, now: Timestamp) {
+        self.endpoint.record.load.hear(now);
+    }
+
+    /// Whether the server need not answer now: what it has is not the whole request, or it has begun to answer. Requests that
+    /// wait on their client, and answers that stream for hours, are no sign of a silent server.
+    pub fn excuse(&self, is_excused: bool) {
+        let patience = match (self.patience.get(), is_excused) {
+            (Patience::Never | Patience::Before, true) => {
+                self.endpoint.record.load.excuse();
+                Patience::Now
+            }
+            (Patience::Now, false) => {
+                self.endpoint.record.load.unexcuse();
+                Patience::Before
+            }
+            (Patience::Now, true) | (Patience::Never | Patience::Before, false) => return,
+        };
+        self.patience.set(patience);
     }
 
     /// Says how the request ends, as far as is known; the last word counts, when the lease is dropped.
@@ -144,24 +195,24 @@ impl Drop for Lease {
         if self.endpoint.is_measured {
             record.end_measuring(outcome);
         }
+        if outcome.is_failure() {
+            record.count_failure(outcome, self.endpoint.incarnation, self.is_answered);
+        }
+        // Before the place is given back: never more are excused than are in flight.
+        self.excuse(false);
         match &self.queue {
             None => record.load.release(),
             // Whoever gets the place has to know first what it has come to.
             Some(queue) => queue.give_back(&self.endpoint),
         }
-        // Answers are told by the counters: only what is evidence against the server is worth a message.
-        if outcome.is_failure() {
-            self.outcomes.send(Report { slot: record.slot, incarnation: self.endpoint.incarnation, outcome });
-        }
     }
 }
 
-/// What a worker admits requests with: its way to the snapshot, its schedulers, its way to control.
+/// What a worker admits requests with: its way to the snapshot, its schedulers.
 #[derive(Debug)]
 pub struct Admission {
     snapshots: RefCell<SnapshotCache>,
     schedulers: Schedulers,
-    outcomes: Rc<OutcomeSender>,
 }
 
 /// The pool that a request goes to: its position where it was last seen, and its name, by which it is found again when the
@@ -176,12 +227,8 @@ pub struct PoolRef<'a> {
 
 impl Admission {
     /// A worker's admission. `seed` makes its choices differ from the other workers'.
-    pub fn new(store: &SnapshotStore, outcomes: OutcomeSender, seed: u64) -> Self {
-        Self {
-            snapshots: RefCell::new(store.cache()),
-            schedulers: Schedulers::seeded(seed),
-            outcomes: Rc::new(outcomes),
-        }
+    pub fn new(store: &SnapshotStore, seed: u64) -> Self {
+        Self { snapshots: RefCell::new(store.cache()), schedulers: Schedulers::seeded(seed) }
     }
 
     /// Looks at the snapshot as it is now; `look` must not come back to this admission. What it keeps are `Arc`s of parts.
@@ -230,7 +277,7 @@ impl Admission {
     /// # Errors
     /// [`Refused::QueueTimedOut`] where there is none.
     pub fn last_try(&self, wait: Wait, pool: PoolRef<'_>, ask: &Ask<'_>) -> Result<Lease, Refused> {
-        let Wait { waiting, outcomes, queue, .. } = wait;
+        let Wait { waiting, queue, .. } = wait;
         let ask = Ask { own: None, ..*ask };
         let choose = || {
             self.snapshot(|snapshot| {
@@ -240,7 +287,7 @@ impl Admission {
         };
         match waiting.expire(choose) {
             Some(Expired::Found(lease)) => Ok(lease),
-            Some(Expired::Handed(endpoint)) => Ok(Lease::of_reserved(&endpoint, &outcomes, Some(&queue))),
+            Some(Expired::Handed(endpoint)) => Ok(Lease::of_reserved(&endpoint, Some(&queue))),
             None => Err(Refused::QueueTimedOut),
         }
     }
@@ -265,14 +312,14 @@ impl Admission {
         }
         let bounds = place.pool.pool.queue.unwrap_or_default();
         let choose = || match own {
-            Some(own) => Lease::take(own, &self.outcomes, Some(queue)),
+            Some(own) => Lease::take(own, Some(queue)),
             None => self.choose_and_take(place, ask, trace).ok(),
         };
         match queue.join(own.map(|own| own.record.slot), ask.tried, bounds.max, choose) {
             Joined::Place(lease) => Ok(Some(Admitted::Place(lease))),
             Joined::Waits(waiting) => {
-                let (outcomes, queue) = (Rc::clone(&self.outcomes), Arc::clone(queue));
-                Ok(Some(Admitted::Waits(Wait { waiting, outcomes, queue, timeout: bounds.timeout })))
+                let queue = Arc::clone(queue);
+                Ok(Some(Admitted::Waits(Wait { waiting, queue, timeout: bounds.timeout })))
             }
             Joined::Full => Err(Refused::QueueFull),
             Joined::Closed => Ok(None),
@@ -306,7 +353,7 @@ impl Admission {
     fn choose_and_take(&self, place: &Place<'_>, ask: &Ask<'_>, trace: &mut Trace) -> Result<Lease, Refused> {
         for _ in 0..RACES_MAX {
             let Some(endpoint) = self.choose(place, ask, trace) else { return Err(why_refused(place.pool)) };
-            if let Some(lease) = Lease::take(endpoint, &self.outcomes, place.pool.queue.as_ref()) {
+            if let Some(lease) = Lease::take(endpoint, place.pool.queue.as_ref()) {
                 return Ok(lease);
             }
         }

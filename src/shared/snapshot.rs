@@ -14,7 +14,6 @@ use arc_swap::cache::Cache;
 use crate::base::id::{PoolIndex, ServerSlot};
 use crate::pure::config::Config;
 use crate::pure::pool::{Candidate, Pool, PoolView, Share, State, Tried, Wanted, is_in_panic};
-use crate::pure::proxy_protocol::Version;
 use crate::pure::rule::compile::RuleSet;
 use crate::pure::scheduler::Memory;
 use crate::shared::counters::{PoolRecord, ProcessCounters};
@@ -89,10 +88,9 @@ impl Snapshot {
         self.pools.get(index.0 as usize)
     }
 
-    /// The PROXY header that connections to that server begin with.
-    pub fn proxy_protocol_of(&self, endpoint: &Endpoint) -> Option<Version> {
-        let pool = self.pools.iter().find(|pool| pool.pool.name == endpoint.server.id.pool)?;
-        pool.pool.upstream.proxy_protocol
+    /// The pool of that server.
+    pub fn pool_of(&self, endpoint: &Endpoint) -> Option<&Arc<PoolSnapshot>> {
+        self.pools.iter().find(|pool| pool.pool.name == endpoint.server.id.pool)
     }
 
     /// The position now of the pool of this name, which stood at `index` when it was last seen; `None`: it is gone.
@@ -135,6 +133,12 @@ impl PoolSnapshot {
         self.candidates.iter().enumerate().find(|(_, candidate)| candidate.slot == slot)
     }
 
+    /// Whether a request could go to another server than that one now.
+    pub fn has_other_than(&self, slot: ServerSlot) -> bool {
+        let view = self.view(&Tried::NONE);
+        self.candidates.iter().any(|candidate| candidate.slot != slot && view.may_get(candidate))
+    }
+
     /// What its queue has to know of its servers.
     fn seats(&self) -> impl Iterator<Item = Seat> {
         let view = self.view(&Tried::NONE);
@@ -174,6 +178,9 @@ pub struct StateChange {
     /// Its share; `None`: as it was.
     pub share: Option<Share>,
 }
+
+/// How many requests a server may have at once by its own word; `None`: it says nothing.
+pub type OwnMax = Option<u32>;
 
 /// Where the snapshot is kept, and changed by control.
 #[derive(Debug)]
@@ -226,6 +233,34 @@ impl SnapshotStore {
             if let Some(candidate) = pool.candidates.get_mut(position) {
                 candidate.state = change.state;
                 candidate.share = share;
+            }
+        }
+        if renew_changed(&mut pools, &old.pools, &mut registry) {
+            self.current.store(Arc::new(Snapshot {
+                config: Arc::clone(&old.config),
+                rules: Arc::clone(&old.rules),
+                pools,
+                whereabouts: old.whereabouts,
+                _alive: Alive::new(&self.process),
+            }));
+        }
+    }
+
+    /// Publishes how many requests servers may have at once by their own word; more than the configuration says they never may.
+    pub fn set_maxima(&self, maxima: &[(ServerSlot, OwnMax)]) {
+        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.current.load_full();
+        let mut pools = old.pools.clone();
+        for (slot, own) in maxima {
+            let Some((pool, position)) = registry.place(*slot) else { continue };
+            let Some(pool) = pools.get_mut(pool) else { continue };
+            let Some(candidate) = pool.candidates.get(position) else { continue };
+            let max = [candidate.server.max, *own].into_iter().flatten().min();
+            if candidate.max == max {
+                continue;
+            }
+            if let Some(candidate) = Arc::make_mut(pool).candidates.get_mut(position) {
+                candidate.max = max;
             }
         }
         if renew_changed(&mut pools, &old.pools, &mut registry) {

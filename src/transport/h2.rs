@@ -21,7 +21,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 
 use crate::base::time::{self, Timestamp};
-use crate::transport::dial::DialError;
+use crate::transport::dial::{DialError, Dialled};
+use crate::transport::tls::ServerTlsStream;
 
 /// How much of an answer a server may send before we have taken any of it: the most that a request in flight holds.
 pub const STREAM_WINDOW: u32 = 128 * 1024;
@@ -45,6 +46,19 @@ const SILENCE_MAX: Duration = Duration::from_secs(2);
 pub trait Below: AsyncRead + AsyncWrite + Unpin + 'static {
     /// Whether the system holds something, or the end, that was not read.
     fn has_arrived(&self) -> bool;
+}
+
+impl Below for Dialled {
+    fn has_arrived(&self) -> bool {
+        let seen = self.socket().peek(&mut [std::mem::MaybeUninit::uninit()]);
+        !matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+impl Below for ServerTlsStream {
+    fn has_arrived(&self) -> bool {
+        self.below().has_arrived()
+    }
 }
 
 /// The stream below, shared with those who want to know what has arrived on it.

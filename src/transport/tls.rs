@@ -29,7 +29,9 @@ pub use acceptor::{AcceptorError, TlsAcceptor};
 pub use authorities::{Authorities, SystemAuthorities, read_authorities};
 pub use certificate::{CertificateError, CertificateName, certificate_names, expiry, load_certificate};
 pub use client_policy::{ClientPolicy, load_demanding};
-pub use connector::{Connectors, TlsConnector, UpstreamTlsError, connectors, dial_tls};
+pub use connector::{
+    Connectors, TlsConnector, UpstreamTlsError, client_config, connectors, dial_tls, with_own_sessions,
+};
 pub use policies::{Demanding, PolicyError, check_policies};
 pub use server_stream::ServerTlsStream;
 pub use stream::TlsStream;

@@ -8,6 +8,7 @@
 #[path = "../support/harness.rs"]
 mod support;
 
+mod active_checks;
 mod again_h2c;
 mod agent;
 mod bodies;
@@ -16,6 +17,7 @@ mod check;
 mod client_certificates;
 mod drain;
 mod explain;
+mod feedback;
 mod forwarding;
 mod h2;
 mod h2_abuse;
@@ -38,6 +40,7 @@ mod pools;
 mod proxy_protocol;
 mod proxy_protocol_upstream;
 mod queue;
+mod recovery;
 mod reports;
 mod retry;
 mod rules_applied;

@@ -359,7 +359,7 @@ pub fn a_slow_request_is_never_repeated_for_being_slow() {
 #[test]
 fn a_server_that_refuses_three_times_is_left_alone_and_comes_back_when_it_listens_again() {
     let origins = [Origin::new("one"), Origin::new("two")];
-    let proxy = Proxy::start(&all_to(&origins, ""));
+    let proxy = Proxy::start(&all_to(&origins, "slow-start \"0s\""));
     let mut client = proxy.client();
     // Their fifth is what the budget allows until the server is found out.
     for _ in 0..2000 {

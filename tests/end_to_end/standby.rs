@@ -25,7 +25,7 @@ fn ask_until(proxy: &Proxy, text: &str) {
 fn a_backup_is_used_while_the_others_are_down_and_only_then() {
     let (one, other, spare) = (Origin::new("one"), Origin::new("other"), Origin::new("spare"));
     let servers = [(&spare, "backup=#true"), (&one, ""), (&other, "")];
-    let proxy = proxy(1, "{ protocols \"http/1.1\" \"h2c\" }", &servers, "retry count=3");
+    let proxy = proxy(1, "{ protocols \"http/1.1\" \"h2c\" }", &servers, "retry count=3; slow-start \"0s\"");
     let names = ["one", "other", "spare"];
     assert_eq!(answers(&proxy, 20, &names), [10, 10, 0]);
     one.stop();

@@ -1,13 +1,11 @@
 //! The control loop over real sockets: servers that refuse, come back, are ordered about and reloaded.
 
-use std::rc::Rc;
-
 use socket2::{Domain, Socket, Type};
 
 use super::*;
 use crate::pure::pool::SchedulerConfig;
 use crate::shared::lease::Lease;
-use crate::shared::outcome::{Outcome, OutcomeSender, outcome_queue};
+use crate::shared::outcome::Outcome;
 use crate::shared::snapshot::tests::{SUSPECT, config_of, no_rules, pool_of, store_of};
 
 /// A server that is bound from the start, so that nobody else gets its port, and refuses until it listens.
@@ -20,20 +18,22 @@ fn refusing() -> (Socket, u16) {
 
 struct Bench {
     store: Arc<SnapshotStore>,
-    outcomes: Rc<OutcomeSender>,
     handle: Handle,
 }
 
 impl Bench {
     fn new(ports: &[u16]) -> Self {
         let store = Arc::new(store_of(vec![pool(ports)]));
-        let (sender, receiver) = outcome_queue(Arc::clone(store.process()));
-        let handle = start(Arc::clone(&store), vec![receiver]).unwrap();
-        Self { store, outcomes: Rc::new(sender), handle }
+        let (workers, reports, equipment) = (Vec::new(), Arc::default(), Equipment::default());
+        let inputs = Inputs::none(store.process());
+        let connectors = &Connectors::default();
+        let handle =
+            start(Start { store: Arc::clone(&store), workers, connectors, reports, equipment, inputs }).unwrap();
+        Self { store, handle }
     }
 
     fn request(&self, index: usize, outcome: Outcome) {
-        Lease::take(&self.store.load().pools[0].endpoints[index], &self.outcomes, None).unwrap().outcome(outcome);
+        Lease::take(&self.store.load().pools[0].endpoints[index], None).unwrap().outcome(outcome);
     }
 
     fn state(&self, index: usize) -> State {
@@ -94,23 +94,6 @@ fn a_pool_of_one_suspected_server_is_in_panic_until_the_server_is_back() {
 }
 
 #[test]
-fn failures_are_noticed_even_where_every_report_was_dropped() {
-    let (_socket, port) = refusing();
-    let store = Arc::new(store_of(vec![pool(&[port])]));
-    let record = Arc::clone(&store.load().pools[0].endpoints[0].record);
-    let handle = start(Arc::clone(&store), Vec::new()).unwrap();
-    let (sender, receiver) = outcome_queue(Arc::clone(store.process()));
-    drop(receiver);
-    let bench = Bench { store, outcomes: Rc::new(sender), handle };
-    for _ in 0..3 {
-        bench.request(0, Outcome::ConnectError);
-    }
-    assert_eq!(record.connect_failures_in_a_row(), 3);
-    bench.wait_for("the server is suspect", |bench| bench.state(0) == SUSPECT);
-    bench.handle.stop();
-}
-
-#[test]
 fn orders_reach_the_snapshot() {
     let bench = Bench::new(&[1, 2]);
     bench.handle.order(server(7), Order::Drain).unwrap();
@@ -161,4 +144,29 @@ fn it_can_be_stopped_from_within_a_runtime() {
     let bench = Bench::new(&[1]);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async { bench.handle.stop() });
+}
+
+#[test]
+fn what_is_to_be_taken_back_is_told_to_every_worker_behind_the_states() {
+    let (first, mut first_orders) = Inbox::new();
+    let (second, mut second_orders) = Inbox::new();
+    let store = Arc::new(store_of(vec![pool(&[1, 2])]));
+    let (tried, _) = std::sync::mpsc::sync_channel(1);
+    let start = Start {
+        store: Arc::clone(&store),
+        workers: vec![first, second],
+        connectors: &Connectors::default(),
+        reports: Arc::default(),
+        equipment: Equipment::default(),
+        inputs: Inputs::none(store.process()),
+    };
+    let mut control = ControlLoop::new(start, tried);
+    let slot = ServerSlot(1);
+    control.effects = vec![Effect::TakeBack(slot), Effect::SetState(slot, State::Down)];
+    control.carry_out();
+    for orders in [&mut first_orders, &mut second_orders] {
+        assert!(matches!(orders.try_recv(), Ok(WorkerOrder::TakeBack(taken)) if taken == slot));
+        assert!(orders.try_recv().is_err());
+    }
+    assert_eq!(store.load().pools[0].candidates[1].state, State::Down);
 }

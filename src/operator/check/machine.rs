@@ -1,11 +1,13 @@
-//! What the rule files want of this machine, apart from certificates and ports: a user, a secret, and a folder for the access
-//! log.
+//! What the rule files want of this machine, apart from certificates and ports: a user, a secret, the key of agents, and a
+//! folder for the access log.
 //!
 //! It opens and makes nothing: a check leaves the machine as it was.
 
 use std::path::Path;
 
 use super::CheckReport;
+use crate::control::control_loop::read_password;
+use crate::operator::agent_key::read_master;
 use crate::operator::secret::{Secret, is_public};
 use crate::pure::config::source::Place;
 use crate::pure::config::{Config, Problem};
@@ -24,6 +26,15 @@ pub(super) fn check(config: &Config, report: &mut CheckReport) {
     if let (Some(file), Some(place)) = (&config.secret, &config.places.secret) {
         check_secret(file, place, report);
     }
+    for named in &config.places.secret_files {
+        check_password(&named.file, &named.place, report);
+    }
+    if let (Some(feedback), Some(place)) = (&config.feedback, &config.places.feedback_key)
+        && let Err(error) = read_master(&feedback.key_file)
+    {
+        let problem = Problem::at(place, "this master key can't be used").label("this one").help(error.to_string());
+        report.errors.push(problem.help("make one: pointsman agent-key --new FILE"));
+    }
     let file = config.access_log.as_ref().and_then(|log| log.file.as_deref());
     if let (Some(file), Some(place)) = (file, &config.places.access_log) {
         report.errors.extend(
@@ -41,6 +52,16 @@ fn check_secret(file: &Path, place: &Place, report: &mut CheckReport) {
         let problem = Problem::at(place, "everybody on this machine can read the secret").as_warning();
         let problem = problem.label("whoever knows it can make cookies and open tickets");
         report.warnings.push(problem.help(format!("chmod 600 {}", file.display())));
+    }
+}
+
+fn check_password(file: &Path, place: &Place, report: &mut CheckReport) {
+    if let Err(error) = read_password(file) {
+        let problem = Problem::at(place, "the file of this password can't be used").label("this one");
+        report.errors.push(problem.help(error.to_string()));
+    } else if is_public(file) {
+        let problem = Problem::at(place, "everybody on this machine can read the password").as_warning();
+        report.warnings.push(problem.label("and so be us").help(format!("chmod 600 {}", file.display())));
     }
 }
 

@@ -275,3 +275,24 @@ fn a_secret_that_everybody_can_read_is_warned_of_and_a_bad_one_an_error() {
         assert_eq!((report.is_good(), report.warnings.len()), (is_good, warnings), "{}", report.render(Style::Plain));
     }
 }
+
+#[test]
+fn checks_that_would_not_do_what_they_are_there_for_are_warned_of() {
+    let file = |servers: usize, check: &str| {
+        let servers: String =
+            (1..=servers).map(|at| format!("server \"s{at}\" \"127.0.0.1:{}\"\n", 9000 + at)).collect();
+        warnings_of(&format!("listen \"127.0.0.1:8080\"\npool \"a\" {{\n{servers}check {check}\n}}\nrule use=\"a\"\n"))
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(file(3, "\"http\" every=\"300ms\" timeout=\"300ms\" status=\"200-499\""), none);
+    assert_eq!(
+        file(1, "\"tcp\" every=\"200ms\" timeout=\"1s\""),
+        ["a check may take longer (1s) than to the next (200ms)"]
+    );
+    assert_eq!(file(1, "\"http\" status=\"200-599\""), ["every answer to this check is a good one"]);
+    assert_eq!(file(1, "\"http\" status=\"200-599\" body=\"ok\""), none);
+    assert_eq!(
+        file(500, "\"tcp\" every=\"500ms\" timeout=\"300ms\""),
+        ["300 checks would run at once if no server answered, and 256 may"]
+    );
+}

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use crate::base::id::PoolIndex;
 use crate::pure::config::{Config, PoolPlaces, Problem};
+use crate::pure::pool::Method;
 use crate::pure::rule::compile::RuleSet;
 use crate::pure::rule::cover::{Shadow, regex_is_prefix};
 use crate::pure::rule::{Action, FieldChange, HostPattern};
@@ -16,6 +17,7 @@ pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
     pools_of_backups(config, warnings);
     choices_of_one_process(config, warnings);
     cookies_of_two_pools(config, warnings);
+    queues_that_nobody_tells(config, warnings);
     idle_keys(config, warnings);
     overlapping_listeners(config, warnings);
     unserved_listeners(config, warnings);
@@ -125,6 +127,23 @@ fn cookies_of_two_pools(config: &Config, warnings: &mut Vec<Problem>) {
             let message = format!("the pools `{}` and `{}` give the same cookie", first.name, pool.name);
             let problem = Problem::at(place, message).as_warning().label("each would replace the other's");
             warnings.push(problem.also(first_place, "the first").help("give each pool's cookie a name of its own"));
+        }
+    }
+}
+
+/// Pools that go by run queues, which nobody could tell.
+fn queues_that_nobody_tells(config: &Config, warnings: &mut Vec<Problem>) {
+    if config.feedback.is_some() {
+        return;
+    }
+    for (pool, places) in config.pools.iter().zip(&config.places.pools) {
+        if matches!(pool.scheduler.method, Method::ShortestRunQueue(_)) {
+            let place = places.scheduler.as_ref().unwrap_or(&places.node);
+            let problem = Problem::at(place, format!("nobody can tell the run queues of the pool `{}`", pool.name));
+            let problem = problem.as_warning().label("it goes by `wlc`");
+            warnings.push(problem.help(
+                "agents report where `feedback` stands at the top: feedback \"10.0.0.1:9787\" { key-file \"agents.key\" }",
+            ));
         }
     }
 }

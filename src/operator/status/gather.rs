@@ -7,18 +7,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::control::{AvailabilityStatus, EvidenceStatus, RecoveryStatus};
+use super::feedback::FeedbackStatus;
 use super::report::{
-    Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus, ServerStatus,
-    Status, TableStatus, TopKey,
+    AgentCheckStatus, Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus,
+    RefusedReports, ReportsStatus, ServerStatus, Status, TableStatus, TopKey,
 };
 use crate::base::time::{self, Timestamp};
 use crate::pure::key_table::Usage;
 use crate::pure::pool::{Candidate, State};
 use crate::request::access_log::LogCounters;
 use crate::request::process::Process;
+use crate::shared::control_report::{ControlReport, ControlReportStore};
 use crate::shared::counters::ServerFigures;
+use crate::shared::counters::feedback::FeedbackCounters;
 use crate::shared::queue::QueueFigures;
-use crate::shared::snapshot::{Endpoint, PoolSnapshot, SnapshotStore};
+use crate::shared::snapshot::{Endpoint, PoolSnapshot, Snapshot, SnapshotStore};
 
 /// How many of the hottest keys are told.
 const TOP_KEYS: usize = 10;
@@ -34,6 +38,8 @@ pub struct Source {
     pub process: Arc<Process>,
     /// The pools.
     pub store: Arc<SnapshotStore>,
+    /// What control knows.
+    pub reports: Arc<ControlReportStore>,
     /// The access log, where there is one.
     pub log: Option<Arc<LogCounters>>,
 }
@@ -42,10 +48,12 @@ impl Source {
     /// The state now.
     pub fn status(&self) -> Status {
         let snapshot = self.store.load();
-        Status { process: self.process(), pools: snapshot.pools.iter().map(|pool| pool_status(pool)).collect() }
+        let report = self.reports.load();
+        let pools = snapshot.pools.iter().map(|pool| pool_status(pool, &report)).collect();
+        Status { process: self.process(&snapshot, &report), pools }
     }
 
-    fn process(&self) -> ProcessStatus {
+    fn process(&self, snapshot: &Snapshot, report: &ControlReport) -> ProcessStatus {
         let (process, counters) = (&self.process, &self.process.counters);
         let log = |counters: &Arc<LogCounters>| LogStatus {
             written: counters.written.load(Ordering::Relaxed),
@@ -65,14 +73,41 @@ impl Source {
             accept_errors: process.accept_errors.get(),
             snapshots_alive: counters.snapshots_alive.get(),
             panics: counters.panics.get(),
-            outcomes_dropped: counters.outcomes_dropped.get(),
             access_log: self.log.as_ref().map(log),
+            alerts: report.alerts.into(),
+            feedback: snapshot.config.feedback.as_ref().map(|_| feedback_status(&counters.feedback)),
+            agent_checks: snapshot.config.pools.iter().any(|pool| pool.agent_check.is_some()).then(|| {
+                AgentCheckStatus {
+                    replies: counters.feedback.agent_checks.get(),
+                    failed: counters.feedback.agent_checks_failed.get(),
+                }
+            }),
         }
     }
 }
 
-fn pool_status(pool: &PoolSnapshot) -> PoolStatus {
-    let settings = &pool.pool;
+fn feedback_status(counters: &FeedbackCounters) -> ReportsStatus {
+    ReportsStatus {
+        accepted: counters.accepted.get(),
+        refused: RefusedReports {
+            foreign: counters.foreign.get(),
+            malformed: counters.malformed.get(),
+            unknown: counters.unknown.get(),
+            limited: counters.limited.get(),
+            forged: counters.forged.get(),
+            late: counters.late.get(),
+            replayed: counters.replayed.get(),
+            unheard: counters.unheard.get(),
+        },
+        dropped_by_kernel: counters.dropped_by_kernel.get(),
+        dropped: counters.dropped.get(),
+        orders: counters.orders.get(),
+        orders_failed: counters.orders_failed.get(),
+    }
+}
+
+fn pool_status(pool: &PoolSnapshot, report: &ControlReport) -> PoolStatus {
+    let (settings, now) = (&pool.pool, time::now());
     let is_keyed = settings.scheduler.method.is_keyed();
     // The backups have a memory of their own.
     let backups = pool.backup_memory.iter().flat_map(|memory| memory.locality.by_server());
@@ -80,7 +115,7 @@ fn pool_status(pool: &PoolSnapshot) -> PoolStatus {
     let mut servers = Vec::with_capacity(pool.candidates.len());
     for (candidate, endpoint) in pool.candidates.iter().zip(&pool.endpoints) {
         let keys = is_keyed.then(|| keys.next().unwrap_or(0));
-        servers.push(server_status(candidate, endpoint, keys));
+        servers.push(server_status(candidate, endpoint, keys, report));
     }
     let queue = settings.queue.map(|bounds| {
         let QueueFigures { waiting, waited, turned_away, timed_out, left } = pool.record.queue.figures();
@@ -91,7 +126,9 @@ fn pool_status(pool: &PoolSnapshot) -> PoolStatus {
         name: settings.name.to_string(),
         scheduler: settings.scheduler.method.name().to_owned(),
         key: settings.key.as_ref().filter(|_| is_keyed).map(ToString::to_string),
+        check: settings.check.as_ref().map(|check| check.kind.to_string()),
         in_panic: pool.in_panic,
+        availability: report.pools.get(&settings.name).map(|tally| AvailabilityStatus::of(tally, now)),
         queue,
         persistence: settings.persistence.as_ref().map(|_| table_status(pool.record.choices().usage())),
         locality: is_keyed.then(|| locality_status(pool, holdings)),
@@ -99,7 +136,12 @@ fn pool_status(pool: &PoolSnapshot) -> PoolStatus {
     }
 }
 
-fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) -> ServerStatus {
+fn server_status(
+    candidate: &Candidate,
+    endpoint: &Endpoint,
+    keys: Option<u64>,
+    report: &ControlReport,
+) -> ServerStatus {
     let ServerFigures {
         active,
         requests,
@@ -111,12 +153,14 @@ fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) 
         resets,
         response_timeouts,
         malformed,
+        taken_back,
         retries,
         client_aborts,
         connect_failures_in_a_row,
     } = endpoint.record.figures();
     let answers = Answers { informational, success, redirection, client_error, server_error };
     let load = &candidate.load;
+    let (known_to_control, now) = (report.servers.get(&candidate.slot), time::now());
     let known = |nanos: u64| (nanos > 0).then_some(nanos / 1_000);
     ServerStatus {
         name: candidate.server.id.server.to_string(),
@@ -136,6 +180,7 @@ fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) 
             resets,
             response_timeouts,
             malformed,
+            taken_back,
             connects_in_a_row: connect_failures_in_a_row,
         },
         client_aborts,
@@ -145,7 +190,21 @@ fn server_status(candidate: &Candidate, endpoint: &Endpoint, keys: Option<u64>) 
         service_us: known(load.pace.service_nanos()),
         peak_latency_us: Some(micros(load.pace.peak_latency(time::now()))).filter(|micros| *micros > 0),
         capacity_per_second: load.pace.answers_per_second(time::now()).map(|answers| rounded(answers, 100.0)),
+        run_queue: load.run_queue.length(time::now()),
         keys,
+        availability: known_to_control
+            .and_then(|server| server.availability.as_ref())
+            .map(|tally| AvailabilityStatus::of(tally, now)),
+        feedback: known_to_control
+            .and_then(|server| server.feedback.as_ref())
+            .map(|feedback| FeedbackStatus::of(feedback, now)),
+        evidence: known_to_control
+            .iter()
+            .flat_map(|server| server.evidence.iter().map(|evidence| EvidenceStatus::of(evidence, now)))
+            .collect(),
+        recovery: known_to_control
+            .and_then(|server| server.recovery.as_ref())
+            .map(|recovery| RecoveryStatus::of(recovery, now)),
     }
 }
 

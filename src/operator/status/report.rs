@@ -3,6 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::control::{AlertStatus, AvailabilityStatus, EvidenceStatus, RecoveryStatus};
+use super::feedback::FeedbackStatus;
+
 /// A running proxy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -41,10 +44,64 @@ pub struct ProcessStatus {
     pub snapshots_alive: u64,
     /// Panics that were caught, each of which has ended a connection.
     pub panics: u64,
-    /// Failures that control was not told of because its queue was full.
-    pub outcomes_dropped: u64,
     /// The access log; none where there is none.
     pub access_log: Option<LogStatus>,
+    /// Alerts; all zero where nobody is alerted.
+    pub alerts: AlertStatus,
+    /// What agents report; none where nobody listens to them.
+    pub feedback: Option<ReportsStatus>,
+    /// What servers answer to agent-checks; none where no pool has one.
+    pub agent_checks: Option<AgentCheckStatus>,
+}
+
+/// What agents report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReportsStatus {
+    /// Reports that counted.
+    pub accepted: u64,
+    /// Those that did not, and what was no report.
+    pub refused: RefusedReports,
+    /// Datagrams for which the socket's buffer had no room, about.
+    pub dropped_by_kernel: u64,
+    /// Reports for which control had no room, and those of known agents that were not looked at.
+    pub dropped: u64,
+    /// Questions and other orders to agents.
+    pub orders: u64,
+    /// Those that could not be sent.
+    pub orders_failed: u64,
+}
+
+/// Datagrams that did not count, by the reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RefusedReports {
+    /// From addresses that may not report, as far as the kernel let them through.
+    pub foreign: u64,
+    /// No reports, or with content that can't be.
+    pub malformed: u64,
+    /// Of no configured server.
+    pub unknown: u64,
+    /// Not looked at: their sender had had its share.
+    pub limited: u64,
+    /// With a tag that is not right.
+    pub forged: u64,
+    /// Sent too long ago, or by a clock that differs.
+    pub late: u64,
+    /// Seen before, or older than one that counted.
+    pub replayed: u64,
+    /// By agents that had not heard of this process yet, or made for another.
+    pub unheard: u64,
+}
+
+/// What servers answer to agent-checks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AgentCheckStatus {
+    /// Replies that could be read.
+    pub replies: u64,
+    /// Questions that brought none.
+    pub failed: u64,
 }
 
 /// The access log.
@@ -69,8 +126,12 @@ pub struct PoolStatus {
     pub scheduler: String,
     /// What the scheduler hashes, where a rule says nothing else.
     pub key: Option<String>,
+    /// What is asked of its servers, such as `http GET /health`; none where only servers that are not well are tried.
+    pub check: Option<String>,
     /// Whether suspicion is ignored, for so few of its servers are up.
     pub in_panic: bool,
+    /// How available it was: in service while one of its servers is.
+    pub availability: Option<AvailabilityStatus>,
     /// Its servers, in the order of the rule files, the backups behind the others.
     pub servers: Vec<ServerStatus>,
     /// Where its requests wait; none where they don't.
@@ -141,8 +202,18 @@ pub struct ServerStatus {
     pub peak_latency_us: Option<u64>,
     /// The answers that it finishes in a second in which it has anything to do, lately; where the scheduler measures.
     pub capacity_per_second: Option<f64>,
+    /// The tasks that run or wait there by its last report, and the requests sent since; none where it has not said of late.
+    pub run_queue: Option<u64>,
     /// How many different keys it has got, about; where the scheduler goes by a key.
     pub keys: Option<u64>,
+    /// How available it was.
+    pub availability: Option<AvailabilityStatus>,
+    /// What was seen of it, the latest last.
+    pub evidence: Vec<EvidenceStatus>,
+    /// What is made of its reports; none where none came.
+    pub feedback: Option<FeedbackStatus>,
+    /// What was done to bring it back; none where its pool has no `recovery`.
+    pub recovery: Option<RecoveryStatus>,
 }
 
 /// Answers by the class of their status.
@@ -187,6 +258,8 @@ pub struct Failures {
     pub response_timeouts: u64,
     /// Answers that were no HTTP.
     pub malformed: u64,
+    /// Requests that were taken back because the whole server was silent.
+    pub taken_back: u64,
     /// Connects that have failed since the last good one.
     pub connects_in_a_row: u32,
 }
@@ -194,7 +267,12 @@ pub struct Failures {
 impl Failures {
     /// Requests that failed.
     pub const fn total(&self) -> u64 {
-        self.connect_errors + self.connect_timeouts + self.resets + self.response_timeouts + self.malformed
+        self.connect_errors
+            + self.connect_timeouts
+            + self.resets
+            + self.response_timeouts
+            + self.malformed
+            + self.taken_back
     }
 }
 

@@ -2,6 +2,7 @@
 //! a key, what is known of its keys. Zeros of what should be zero are left out; nothing that came from a request reaches the
 //! terminal as a control character.
 
+use super::control::AvailabilityStatus;
 use super::report::{LocalityStatus, PoolStatus, ProcessStatus, ServerStatus, Status, TableStatus, TopKey};
 
 /// How many of the hottest keys are shown.
@@ -43,16 +44,34 @@ fn process_lines(process: &ProcessStatus) -> Vec<String> {
     let log = process.access_log.unwrap_or_default();
     let troubles = [
         (process.panics, "panics were caught"),
-        (process.outcomes_dropped, "failures did not reach control"),
         (process.accept_errors, "accepts failed"),
         (process.tls_handshakes_failed, "TLS handshakes failed"),
         (process.proxy_headers_refused, "connections were closed for their PROXY header"),
         (log.dropped, "lines of the access log were lost"),
         (log.errors, "writes of the access log failed"),
+        (process.alerts.failed, "alerts did not arrive"),
+        (process.alerts.dropped, "alerts were dropped because too many waited"),
         // A worker holds the one that it last looked at.
         (process.snapshots_alive.saturating_sub(process.workers as u64 + 1), "earlier snapshots are still held"),
     ];
-    lines.extend(troubles.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("  {count} {what}")));
+    let refused = process.feedback.unwrap_or_default().refused;
+    let feedback = process.feedback.unwrap_or_default();
+    let reports = [
+        (refused.foreign, "datagrams came from addresses that may not report"),
+        (refused.malformed, "datagrams were no reports"),
+        (refused.unknown, "reports were of no configured server"),
+        (refused.limited, "datagrams were not looked at, for their sender had had its share"),
+        (refused.forged, "reports had a wrong signature"),
+        (refused.late, "reports were too old, or of a clock that differs"),
+        (refused.replayed, "reports had come before"),
+        (feedback.dropped_by_kernel, "datagrams found no room in the socket's buffer"),
+        (feedback.dropped, "reports were lost on their way to control"),
+        (process.agent_checks.unwrap_or_default().failed, "agent-checks brought no reply"),
+    ];
+    lines.extend(process.feedback.map(|feedback| format!("  {} reports of agents counted", feedback.accepted)));
+    lines.extend(process.agent_checks.map(|checks| format!("  {} agent-checks were answered", checks.replies)));
+    let troubles = troubles.iter().chain(&reports);
+    lines.extend(troubles.filter(|(count, _)| *count > 0).map(|(count, what)| format!("  {count} {what}")));
     lines
 }
 
@@ -60,7 +79,8 @@ fn pool_lines(pool: &PoolStatus) -> Vec<String> {
     let by = pool.key.as_ref().map(|key| format!(" by {key}")).unwrap_or_default();
     let panic = if pool.in_panic { ", in panic: suspicion is ignored" } else { "" };
     let servers = counted(pool.servers.len() as u64, "server");
-    let mut lines = vec![format!("pool `{}`: {}{by}, {servers}{panic}", pool.name, pool.scheduler)];
+    let check = pool.check.as_ref().map(|check| format!(", checked by {check}")).unwrap_or_default();
+    let mut lines = vec![format!("pool `{}`: {}{by}, {servers}{check}{panic}", pool.name, pool.scheduler)];
     lines.extend(table(&server_rows(pool), 2));
     if let Some(queue) = &pool.queue {
         let ends = [(queue.turned_away, "turned away"), (queue.timed_out, "in vain"), (queue.left, "left")];
@@ -72,6 +92,29 @@ fn pool_lines(pool: &PoolStatus) -> Vec<String> {
         lines.push(format!("  clients that belong to a server: {}", table_text(table)));
     }
     lines.extend(pool.locality.iter().flat_map(locality_lines));
+    lines.extend(control_lines(pool));
+    lines
+}
+
+/// What control knows of those that failed, or are not well.
+fn control_lines(pool: &PoolStatus) -> Vec<String> {
+    let mut lines = Vec::new();
+    let has_failed = |status: &AvailabilityStatus| status.failures > 0;
+    if let Some(availability) = pool.availability.filter(has_failed) {
+        lines.push(format!("  available: {}", availability.text()));
+    }
+    for server in &pool.servers {
+        if let Some(availability) = server.availability.filter(has_failed) {
+            lines.push(format!("  {} available: {}", server.name, availability.text()));
+        }
+        if let Some(last) = server.evidence.last().filter(|_| server.state != "up") {
+            lines.push(format!("  {} is {}: {}", server.name, server.state, last.text()));
+        }
+        if let Some(feedback) = &server.feedback {
+            lines.push(format!("  {} reports: {}", server.name, feedback.text()));
+        }
+        lines.extend(server.recovery.iter().flat_map(|recovery| recovery.lines(&server.name)));
+    }
     lines
 }
 
@@ -96,6 +139,7 @@ const COLUMNS: &[Column] = &[
     ("to client", |server| bytes(server.bytes_to_client), false),
     ("latency", |server| server.latency_us.map(micros).unwrap_or_default(), true),
     ("capacity", |server| server.capacity_per_second.map(|rate| format!("{rate:.1}/s")).unwrap_or_default(), true),
+    ("run queue", |server| server.run_queue.map(|length| length.to_string()).unwrap_or_default(), true),
     ("keys", |server| server.keys.map(|keys| keys.to_string()).unwrap_or_default(), true),
 ];
 
@@ -209,7 +253,7 @@ fn micros(micros: u64) -> String {
 }
 
 /// `2d 3h`: the two largest units.
-fn span(seconds: u64) -> String {
+pub(super) fn span(seconds: u64) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     let parts = units.iter().scan(seconds, |left, (size, unit)| {
         let count = *left / size;
@@ -278,6 +322,7 @@ mod tests {
             locality: Some(locality),
             ..pool("images")
         };
+        let empty = PoolStatus { check: Some("http GET /health".to_owned()), ..pool("empty") };
         let process = ProcessStatus {
             version: "0.1.0".to_owned(),
             pid: 7,
@@ -289,7 +334,7 @@ mod tests {
             panics: 2,
             ..ProcessStatus::default()
         };
-        let status = Status { process, pools: vec![keyed, pool("empty")] };
+        let status = Status { process, pools: vec![keyed, empty] };
         insta::assert_snapshot!(status.text(), @r#"
         pointsman 0.1.0, process 7, up for 1d 1h: 1 worker, 3 of 500 connections
           2 panics were caught
@@ -307,7 +352,7 @@ mod tests {
           hottest: 12.3 % /a\u{1b}[31m
                     2.0 % 61dbaf86a182925a
 
-        pool `empty`: wlc, 0 servers
+        pool `empty`: wlc, 0 servers, checked by http GET /health
           server  state  weight  in flight  requests  2xx  to server  to client
         "#);
     }

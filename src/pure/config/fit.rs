@@ -91,6 +91,12 @@ fn check_word(value: Value<'_>, name: &str, kind: &Kind, now: &[&str], later: &[
             let problem = Problem::at(&value.place(), format!("`{name}` does not know \"{word}\""));
             return Some(problem.label(format!("write \"{ours}\"")).help(format!("it takes {}", wanted(kind))));
         }
+        ("check", _) if word.starts_with('/') => {
+            let problem = Problem::at(&value.place(), "`check` says first what is asked, by which protocol");
+            return Some(
+                problem.label(format!("write \"http\" path=\"{word}\"")).help(format!("it takes {}", wanted(kind))),
+            );
+        }
         ("upstream", _) => {
             if let Some((label, help)) = upstream_meant(word) {
                 let problem = Problem::at(&value.place(), format!("`{name}` does not know \"{word}\""));

@@ -13,9 +13,14 @@ use super::names::{Names, Unique};
 use super::node::Node;
 use super::places::{Places, PoolPlaces, RulePlaces, UpstreamTlsPlaces};
 use super::problem::{ConfigErrors, Problem, Problems};
+use super::recovery::MachineReader;
 use super::source::Place;
-use super::{AccessLog, Config, LogFormat, address, admin, expect, identity_fields, listener, pool, rule, shape};
+use super::{
+    AccessLog, Config, LogFormat, address, admin, alert, expect, identity_fields, listener, pool, reporting, rule,
+    shape,
+};
 use crate::base::id::{ListenerIndex, PoolIndex};
+use crate::pure::pool::Pool;
 
 /// Reads the rule file or folder `entry` with all that it includes.
 ///
@@ -53,6 +58,9 @@ fn empty() -> Config {
         secret: None,
         access_log: None,
         admin: None,
+        alert: Arc::default(),
+        machines: Arc::default(),
+        feedback: None,
         process: Settings::default().process,
         places: Places::default(),
     }
@@ -84,7 +92,7 @@ impl Loading {
         for node in &nodes {
             shape::check_top(*node, &mut self.problems);
         }
-        for name in ["workers", "user", "access-log", "resolver", "secret", "admin"] {
+        for name in ["workers", "user", "access-log", "resolver", "secret", "admin", "alert", "feedback"] {
             self.check_single(name, named(name));
         }
         let mut top = Settings::default();
@@ -108,6 +116,12 @@ impl Loading {
         self.secret(named("secret").next());
         let admin = named("admin").next();
         self.config.admin = admin.and_then(|node| admin::read(node, &self.config.listeners, &mut self.problems));
+        if let Some(node) = named("alert").next() {
+            let secrets = &mut self.config.places.secret_files;
+            self.config.alert = Arc::new(alert::read(node, secrets, &mut self.problems));
+        }
+        self.config.feedback = named("feedback").next().and_then(|node| reporting::read(node, &mut self.problems));
+        self.config.places.feedback_key = named("feedback").next().and_then(reporting::key_place);
         self.process(named("workers").next(), named("user").next(), named("access-log").next());
         if named("listen").next().is_none() && !expanded.is_incomplete {
             let problem = Problem::nowhere(format!("{}: there is no `listen`", entry.display()));
@@ -157,6 +171,7 @@ impl Loading {
 
     fn pools<'a>(&mut self, nodes: impl Iterator<Item = Node<'a>>) {
         let mut unique = Unique::new("pool", "give one of them another name");
+        let mut machines = MachineReader::default();
         for node in nodes {
             let Some((value, name)) = node.argument(0).and_then(|value| Some((value, value.text()?))) else {
                 self.names.is_incomplete = true;
@@ -168,6 +183,7 @@ impl Loading {
             let pool = pool::read(node, &name, &mut self.problems);
             let speaks_tls = pool.upstream.tls.is_some();
             if is_new {
+                self.machines_of(node, &pool, &mut machines);
                 let index = PoolIndex(u32::try_from(self.config.pools.len()).unwrap_or(u32::MAX));
                 self.names.add_pool(&name, index);
                 self.config.pools.push(Arc::new(pool));
@@ -178,8 +194,20 @@ impl Loading {
                     node: node.place(),
                     servers: node.children("server").map(|server| server.place()).collect(),
                     needs_secret: needs_secret(node),
+                    check: node.child("check").map(|check| check.place()),
                     tls: tls.or_else(|| protocol.map(UpstreamTlsPlaces::implied)),
+                    scheduler: node.child("scheduler").map(|node| node.place()),
                 });
+            }
+        }
+        self.config.machines = Arc::new(machines.machines);
+    }
+
+    fn machines_of(&mut self, node: Node<'_>, pool: &Pool, machines: &mut MachineReader) {
+        for server in &pool.servers {
+            let name = |node: &Node<'_>| node.argument(0).and_then(|value| value.text()) == Some(&server.id.server);
+            if let Some(node) = node.children("server").find(name) {
+                machines.read(node, server, &mut self.config.places.secret_files, &mut self.problems);
             }
         }
     }

@@ -88,9 +88,33 @@ const MEANINGS: &[Meaning] = &[
     },
 ];
 
+/// What other proxies call the settings of a `check`, and what they are called here.
+const OF_CHECKS: &[(&[&str], &str)] = &[
+    (&["interval", "inter", "period"], "`every` says how often"),
+    (&["fails", "unhealthy-threshold", "max-fails"], "`fall` says how many bad checks in a row count"),
+    (&["passes", "healthy-threshold"], "`rise` says how many good checks in a row bring a server back"),
+    (&["uri", "url"], "`path` says what is asked for, and `host` of whom"),
+    (
+        &["expect", "expected-statuses", "expect-status", "rstatus", "match"],
+        "`status`, `body` and `body-regex` say what a good answer is",
+    ),
+    (&["rstring", "expect-body"], "`body` is a text, `body-regex` an expression that the body has to match"),
+    (&["service-name"], "`service` names it"),
+    (&["headers"], "each field is a node in the block: header \"X-Check\" \"yes\""),
+    (
+        &["address", "addr"],
+        "`port` says another port; another address belongs to its server: server .. check-address=\"10.0.0.9:9100\"",
+    ),
+];
+
 /// Where what `name` means in a node of the form `parent` is written; `None`: nothing is known of it.
 pub(super) fn belongs(name: &str, parent: &NodeForm) -> Option<String> {
     let lower = name.to_ascii_lowercase().replace('_', "-");
+    if parent.name == "check"
+        && let Some((_, ours)) = OF_CHECKS.iter().find(|(names, _)| names.contains(&lower.as_str()))
+    {
+        return Some((*ours).to_owned());
+    }
     let meaning = MEANINGS.iter().find(|meaning| meaning.names.contains(&lower.as_str()))?;
     match side_of(parent) {
         Side::Clients => meaning.clients.or(meaning.servers).map(str::to_owned),

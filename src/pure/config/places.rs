@@ -1,6 +1,8 @@
 //! Where in the rule files things stand, so that a warning about them can show the text. Each list runs beside the one of
 //! the same name in [`super::Config`].
 
+use std::path::PathBuf;
+
 use super::node::Node;
 use super::source::Place;
 
@@ -19,8 +21,21 @@ pub struct Places {
     pub user: Option<Place>,
     /// That of `secret`.
     pub secret: Option<Place>,
+    /// That of the `key-file` of `feedback`.
+    pub feedback_key: Option<Place>,
     /// That of `access-log`.
     pub access_log: Option<Place>,
+    /// The files with passwords and the secrets of webhooks.
+    pub secret_files: Vec<SecretFile>,
+}
+
+/// A file with a secret, and where it is named.
+#[derive(Clone, Debug)]
+pub struct SecretFile {
+    /// The file.
+    pub file: PathBuf,
+    /// Where it is named.
+    pub place: Place,
 }
 
 /// A listener's places.
@@ -47,8 +62,12 @@ pub struct PoolPlaces {
     pub servers: Vec<Place>,
     /// The first `persist` whose choices outlive the process only with a `secret`.
     pub needs_secret: Option<Place>,
+    /// Its `check`, if it has one.
+    pub check: Option<Place>,
     /// The `tls` of its `upstream`, if it has one.
     pub tls: Option<UpstreamTlsPlaces>,
+    /// Its `scheduler`, if it has one.
+    pub scheduler: Option<Place>,
 }
 
 /// The places of TLS towards a pool's servers.

@@ -8,7 +8,9 @@ use super::names::Unique;
 use super::node::Node;
 use super::problem::{Problem, Problems};
 use super::suggest::did_you_mean;
-use super::{address, limits, persist, scheduler, upstream_tls};
+use super::{
+    address, agent_check, answers, check, detection, feedback, limits, persist, recovery, scheduler, upstream_tls,
+};
 use crate::base::id::ServerId;
 use crate::pure::pool::{Pool, Server, UpstreamProtocol};
 use crate::pure::proxy_protocol::Version;
@@ -29,18 +31,25 @@ pub(super) fn read(node: Node<'_>, name: &Arc<str>, problems: &mut Problems) -> 
     }
     let scheduling = node.child("scheduler").map(|node| scheduler::read(node, problems)).unwrap_or_default();
     let servers = read_servers(node, name, problems);
+    let check = check::read(node, &settings.upstream, &servers, problems);
     Pool {
         name: Arc::clone(name),
         persistence: persist::read(node, name, &servers, problems),
+        agent_check: agent_check::read(node, &servers, problems).map(Arc::new),
         servers,
         scheduler: scheduling.scheduler,
         key: scheduling.key,
         key_normalize: scheduling.key_normalize,
-        check: None,
+        check,
+        detection: detection::read(node),
+        feedback: feedback::read(node, problems),
+        passive: answers::passive(node, problems),
+        orca: answers::orca(node),
         upstream: settings.upstream,
         timeouts: settings.timeouts,
         retry: settings.retry,
         queue: node.child("queue").map(|_| settings.queue),
+        recovery: recovery::read(node, problems).map(Arc::new),
         slow_start: node.setting("slow-start").and_then(|value| value.duration()),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::key;
 use super::node::{Node, Value};
 use super::problem::{Problem, Problems};
-use crate::pure::pool::{Fallback, HashMode, KeyNormalize, Method, SchedulerConfig, Ties, WrrMode};
+use crate::pure::pool::{Fallback, HashMode, KeyNormalize, Method, Reports, SchedulerConfig, Ties, WrrMode};
 use crate::pure::rule::KeySource;
 
 /// The keys that are remembered where nothing is said.
@@ -30,6 +30,7 @@ const OPTIONS: &[(&str, &[&str])] = &[
     ("shrink-after", &["lblcr"]),
     ("miss-cost", &["cbr"]),
     ("choices", &["cbr"]),
+    ("reports", &["run-queue"]),
     ("key", &["dh", "sh", "mh", "rendezvous", "ch-bl", "lblc", "lblcr", "cbr"]),
     ("key-normalize", &["dh", "sh", "mh", "rendezvous", "ch-bl", "lblc", "lblcr", "cbr"]),
     ("fallback", &["ovf", "dh", "sh", "mh", "rendezvous", "ch-bl", "lblc", "lblcr", "cbr"]),
@@ -105,6 +106,10 @@ fn method(node: Node<'_>, name: &str, problems: &mut Problems) -> Option<Method>
             miss_cost: node.setting("miss-cost").and_then(|value| value.duration()).unwrap_or(MISS_COST),
             choices: node.setting("choices").and_then(|value| value.whole()),
         },
+        "run-queue" => Method::ShortestRunQueue(match node.setting("reports").and_then(|value| value.text()) {
+            Some("pull") => Reports::Pull,
+            _ => Reports::Push,
+        }),
         // What is not known has been reported.
         name => plain(name, ties).unwrap_or_default(),
     })

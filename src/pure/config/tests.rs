@@ -102,3 +102,32 @@ pool "bounded" slow-start="500ms" { server "s" "[::1]:9000" backup=#false; queue
         ]
     );
 }
+
+#[test]
+fn feedback_agent_checks_and_run_queues_are_what_a_file_says() {
+    use crate::pure::feedback::agent_check::AskedAt;
+    use crate::pure::pool::{Method, Reports};
+    let config = loaded(
+        r#"listen "127.0.0.1:80"
+feedback "*:9787" { key-file "agents.key"; sources "10.0.0.0/8" "2001:db8::1" }
+pool "p" {
+    server "a" "10.0.0.1:80"
+    server "b" "unix:/run/b.sock" agent-address="10.0.0.2" agent-port=2
+    agent-check port=1 every="500ms" send="p\n"
+    scheduler "run-queue" reports="pull"
+}
+pool "q" { server "a" "10.0.0.1:80"; agent-check port=9; scheduler "run-queue" }
+"#,
+    );
+    let feedback = config.feedback.as_ref().unwrap();
+    assert_eq!((feedback.address.to_string().as_str(), feedback.sources.len()), ("[::]:9787", 2));
+    assert!(feedback.key_file.ends_with("agents.key"));
+    let check = |pool: usize| config.pools[pool].agent_check.as_ref().unwrap();
+    assert_eq!((check(0).every, check(0).timeout), (Duration::from_millis(500), Duration::from_millis(500)));
+    assert_eq!((check(1).every, check(1).timeout), (Duration::from_secs(2), Duration::from_secs(1)));
+    assert_eq!((&*check(0).send, &*check(1).send), (&b"p\n"[..], &b""[..]));
+    assert_eq!(check(0).places["a"], AskedAt { address: None, port: 1 });
+    assert_eq!(check(0).places["b"], AskedAt { address: Some([10, 0, 0, 2].into()), port: 2 });
+    let methods: Vec<&Method> = config.pools.iter().map(|pool| &pool.scheduler.method).collect();
+    assert_eq!(methods, [&Method::ShortestRunQueue(Reports::Pull), &Method::ShortestRunQueue(Reports::Push)]);
+}

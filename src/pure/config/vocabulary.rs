@@ -50,8 +50,21 @@ static SERVER: NodeForm = NodeForm::new("server", r#"server "o1" "10.0.0.1:9000"
         Setting::one("weight", Kind::Whole { min: 0, max: 65_535 }),
         Setting::one("max", Kind::Whole { min: 1, max: 4_294_967_295 }),
         Setting::one("backup", Kind::Switch),
+        Setting::one("check-address", ADDRESS),
+        Setting::one("agent-port", PORT),
+        Setting::text("agent-address", "an IP address"),
     ])
+    .holding(&[&MACHINE])
     .repeated();
+static MACHINE: NodeForm = NodeForm::new("machine", r#"machine "web1" mac="00:1b:21:aa:bb:cc" ipmi="10.0.9.1""#)
+    .taking(&[text("the machine's name")], 0)
+    .with(&[
+        Setting::text("mac", "the address of a network interface"),
+        Setting::text("ipmi", "a host, or an IP address"),
+        Setting::text("user", "a user's name"),
+        Setting::one("password-file", FILE),
+    ]);
+const PORT: Kind = Kind::Whole { min: 1, max: 65_535 };
 
 /// The schedulers that work.
 pub const SCHEDULERS: &[&str] = &[
@@ -74,10 +87,11 @@ pub const SCHEDULERS: &[&str] = &[
     "lblc",
     "lblcr",
     "cbr",
+    "run-queue",
 ];
 const FALLBACKS: &[&str] = &["wlc", "none", "rr", "wrr", "lc", "sed", "nq", "fb-wlc", "p2c", "peak-ewma", "fo"];
 static SCHEDULER: NodeForm = NodeForm::new("scheduler", r#"scheduler "wrr""#)
-    .taking(&[Kind::Word { now: SCHEDULERS, later: &["run-queue"] }], 1)
+    .taking(&[Kind::Word { now: SCHEDULERS, later: &[] }], 1)
     .with(&[
         Setting::text("key", "what is hashed"),
         Setting::one("mode", Kind::Word { now: &["smooth", "maglev", "ipvs"], later: &[] }),
@@ -88,6 +102,7 @@ static SCHEDULER: NodeForm = NodeForm::new("scheduler", r#"scheduler "wrr""#)
         Setting::one("shrink-after", WHILE),
         Setting::one("miss-cost", WHILE),
         Setting::one("choices", Kind::Whole { min: 1, max: 65_535 }),
+        Setting::one("reports", Kind::Word { now: &["push", "pull"], later: &[] }),
     ])
     .holding(&[&KEY_NORMALIZE]);
 const WHILE: Kind = Kind::Duration { min: Duration::from_millis(1), max: Duration::from_secs(30 * 24 * 3600) };
@@ -132,14 +147,37 @@ static RETRY: NodeForm = NodeForm::new("retry", r#"retry count=1 on="connect res
 static QUEUE_SETTINGS: [Setting; 2] = limit_table::settings("queue");
 static QUEUE: NodeForm = NodeForm::new("queue", r#"queue max=1024 timeout="5s""#).with(&QUEUE_SETTINGS);
 
-/// Shorter than a few ticks of control it would be no slope, and in longer than a day nobody believes.
-const SLOW_START_TIME: Kind = Kind::Duration { min: Duration::from_millis(200), max: Duration::from_secs(86_400) };
+/// 0 turns it off, also for servers that were down; in longer than a day nobody believes.
+const SLOW_START_TIME: Kind = Kind::Duration { min: Duration::ZERO, max: Duration::from_secs(86_400) };
 
 static POOL: NodeForm = NodeForm::new("pool", r#"pool "origin" { server "o1" "10.0.0.1:9000" }"#)
     .taking(&[text("the pool's name")], 1)
-    .with(&[Setting::one("slow-start", SLOW_START_TIME)])
-    .holding(&[&SERVER, &SCHEDULER, &UPSTREAM, &TIMEOUT, &RETRY, &QUEUE, &PERSIST, &CHECK])
+    .with(&[Setting::one("slow-start", SLOW_START_TIME), Setting::one("feedback-dry-run", Kind::Switch)])
+    .holding(&[
+        &SERVER,
+        &SCHEDULER,
+        &UPSTREAM,
+        &TIMEOUT,
+        &RETRY,
+        &QUEUE,
+        &PERSIST,
+        &CHECK,
+        &AGENT_CHECK,
+        &PASSIVE,
+        &ORCA,
+        &DETECT,
+        &POOL_FEEDBACK,
+        &RECOVERY,
+    ])
     .repeated();
+/// Oftener it would be a load of its own; seldomer it would say nothing of now.
+const AGENT_CHECK_EVERY: Kind = Kind::Duration { min: Duration::from_millis(100), max: Duration::from_secs(3600) };
+static AGENT_CHECK: NodeForm = NodeForm::new("agent-check", r#"agent-check port=9777 every="2s""#).with(&[
+    Setting::one("port", PORT),
+    Setting::one("every", AGENT_CHECK_EVERY),
+    Setting::one("timeout", Kind::Duration { min: Duration::from_millis(10), max: Duration::from_secs(60) }),
+    Setting::text("send", "a text"),
+]);
 static PERSIST: NodeForm = NodeForm::new("persist", r#"persist cookie="NAME" ttl="8h""#)
     .taking(&[Kind::Word { now: &["source", "tls-session"], later: &[] }], 0)
     .with(&[
@@ -157,7 +195,55 @@ static PERSIST: NodeForm = NodeForm::new("persist", r#"persist cookie="NAME" ttl
         Setting::one("mask6", Kind::Whole { min: 0, max: 128 }),
     ])
     .repeated();
-static CHECK: NodeForm = NodeForm::later("check");
+static DETECT: NodeForm = NodeForm::new("detect", r#"detect "evidence" silence=#false"#)
+    .taking(&[Kind::Word { now: &["evidence", "classic"], later: &[] }], 0)
+    .with(&[Setting::one("silence", Kind::Switch)]);
+static POOL_FEEDBACK: NodeForm = NodeForm::new("feedback", r#"feedback "capacity" preset="web""#)
+    .taking(&[Kind::Word { now: &["capacity", "classic"], later: &[] }], 1)
+    .with(&[
+        Setting::one("preset", Kind::Word { now: &["web", "ftp"], later: &[] }),
+        Setting::one("cpu", PERCENT),
+        Setting::one("memory", PERCENT),
+        Setting::one("disk", PERCENT),
+        Setting::one("network", PERCENT),
+        Setting::one("load-max", PERCENT),
+        Setting::one("use-max", PERCENT),
+        Setting::one("on-threshold", Kind::Word { now: &["halve", "exclude"], later: &[] }),
+    ]);
+const PERCENT: Kind = Kind::Whole { min: 0, max: 100 };
+static PASSIVE: NodeForm = NodeForm::new("passive", r#"passive status="500 502 503 504""#)
+    .with(&[Setting::text("status", "statuses, or `5xx`")]);
+static ORCA: NodeForm = NodeForm::new("orca", "orca").with(&[Setting::one("pass-on", Kind::Switch)]);
+
+/// Shorter than a tick of control it would be no other, and in more than a day nobody waits for.
+const CHECK_TIME: Kind = Kind::Duration { min: Duration::from_millis(50), max: Duration::from_secs(86_400) };
+const CHECK_TIMEOUT: Kind = Kind::Duration { min: Duration::from_millis(1), max: Duration::from_secs(3_600) };
+const CHECK_COUNT: Kind = Kind::Whole { min: 1, max: 1000 };
+static CHECK: NodeForm = NodeForm::new("check", r#"check "http" path="/health""#)
+    .taking(&[Kind::Word { now: &["tcp", "http", "tls", "grpc", "icmp"], later: &[] }], 0)
+    .with(&[
+        Setting::one("every", CHECK_TIME),
+        Setting::one("timeout", CHECK_TIMEOUT),
+        Setting::one("fall", CHECK_COUNT),
+        Setting::one("rise", CHECK_COUNT),
+        Setting::one("port", Kind::Whole { min: 1, max: 65_535 }),
+        Setting::one("plain", Kind::Switch),
+        Setting::text("method", "a method"),
+        Setting::text("path", "a path"),
+        Setting::text("host", "a host"),
+        Setting::text("status", "statuses such as `200-299,404`"),
+        Setting::text("body", "a text"),
+        Setting::text("body-regex", "a regular expression"),
+        Setting::text("service", "the name of a gRPC service"),
+    ])
+    .holding(&[&SENT_HEADER]);
+static RECOVERY: NodeForm = NodeForm::new("recovery", "recovery { wake-on-lan; ipmi }")
+    .with(&[Setting::one("restart", Kind::Switch), Setting::one("dry-run", Kind::Switch)])
+    .holding(&[&WAKE_ON_LAN, &IPMI]);
+static WAKE_ON_LAN: NodeForm = NodeForm::new("wake-on-lan", r#"wake-on-lan broadcast="10.0.0.255""#)
+    .with(&[Setting::text("broadcast", "an IP address")]);
+static IPMI: NodeForm =
+    NodeForm::new("ipmi", r#"ipmi program="/usr/bin/ipmitool""#).with(&[Setting::one("program", FILE)]);
 
 const HOST: Kind = text("a host, or `*.` and a domain");
 const MEDIA_TYPE: Kind = text("a media type such as `image/png` or `image/*`");
@@ -287,7 +373,27 @@ static ADMIN: NodeForm = NodeForm::new("admin", r#"admin "unix:/run/pointsman/ad
     .with(&[Setting::later("token-file"), Setting::later("hosts")])
     .holding(&[&ADMIN_TLS]);
 static ADMIN_TLS: NodeForm = NodeForm::later("tls");
-static FEEDBACK: NodeForm = NodeForm::later("feedback");
+static ALERT: NodeForm =
+    NodeForm::new("alert", r#"alert { webhook "https://hooks.a.test/x" }"#).holding(&[&WEBHOOK, &MAIL]);
+static WEBHOOK: NodeForm = NodeForm::new("webhook", r#"webhook "https://hooks.a.test/x" secret-file="secrets/hook""#)
+    .taking(&[text("a URL")], 1)
+    .with(&[Setting::one("secret-file", FILE), Setting::one("ca", FILE)])
+    .repeated();
+static MAIL: NodeForm = NodeForm::new("mail", r#"mail to="ops@a.test" from="pointsman@a.test" smtp="mail.a.test""#)
+    .with(&[
+        Setting::list("to", text("an address of mail")),
+        Setting::text("from", "an address of mail"),
+        Setting::text("smtp", "a mail server"),
+        Setting::one("tls", Kind::Word { now: &["starttls", "implicit", "none"], later: &[] }),
+        Setting::text("user", "a user's name"),
+        Setting::one("password-file", FILE),
+        Setting::one("ca", FILE),
+    ])
+    .repeated();
+static FEEDBACK: NodeForm =
+    NodeForm::new("feedback", r#"feedback "10.0.0.1:9787" { key-file "/etc/pointsman/agents.key" }"#)
+        .taking(&[ADDRESS], 1)
+        .with(&[Setting::one("key-file", FILE), Setting::list("sources", text("an address range"))]);
 static SECRET: NodeForm =
     NodeForm::new("secret", r#"secret file="/etc/pointsman/secret""#).with(&[Setting::one("file", FILE)]);
 static RESOLVER: NodeForm =
@@ -305,6 +411,7 @@ pub static FILE_FORM: NodeForm = NodeForm::new("", "").holding(&[
     &USER,
     &INCLUDE,
     &ADMIN,
+    &ALERT,
     &FEEDBACK,
     &SECRET,
     &RESOLVER,

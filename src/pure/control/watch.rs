@@ -1,37 +1,44 @@
 //! One server under watch: its state, the evidence for it, and the checks that may change it.
+//!
+//! Causes make a server Suspect ([`super::suspicion`]); it is Up again when all have cleared and its checks pass. It is dead
+//! where two witnesses agree that it is; of which there are four: connects that are refused, checks that fail, silence, and
+//! its agent. Overload is no witness, and while a server is overloaded a check that times out is none either.
 
 use std::time::Duration;
 
+use super::checks::{CHECK_INTERVAL, Checks};
 use super::climb::Climb;
 use super::evidence::{Evidence, Sign, Signs};
+use super::failure_window::FailureWindow;
+use super::influence::Influence;
+use super::suspicion::{Cause, Suspicion};
+use super::voices::Voices;
+use super::weighing::Question;
 use super::{CheckFailure, CheckId, Order, OutcomeSummary, Watched};
 use crate::base::id::ServerId;
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
+use crate::pure::check::CheckTimes;
+use crate::pure::detection::{DetectMode, Detection};
+use crate::pure::feedback::report::Source;
 use crate::pure::pool::{Share, State, Wanted};
+
+mod reports;
 
 /// So many connects in a row that fail make a server Suspect.
 pub const CONNECT_FAILURES_MAX: u32 = 3;
 
-/// The least time between the beginnings of two checks.
-pub const CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// So many requests must wait for silence to mean anything.
+pub const SILENT_REQUESTS_MIN: u32 = 8;
 
-/// Up to so much is added to it, so that the checks of many servers do not fall together.
-pub const CHECK_JITTER: Duration = Duration::from_millis(25);
+/// The least silence that means anything.
+pub const SILENCE_MIN: Duration = Duration::from_millis(250);
 
-/// How long a check may take.
-pub const CHECK_TIMEOUT: Duration = Duration::from_millis(300);
+/// How long the share of a server rises that was dead, where its pool does not say.
+pub const SLOW_START: Duration = Duration::from_secs(10);
 
-/// A check whose result has not come this long after its timeout is lost: it counts as not run.
-pub const CHECK_LOST_AFTER: Duration = Duration::from_secs(1);
-
-/// So many good checks in a row bring a server back.
-pub const RISE: u32 = 2;
-
-/// So many checks that find no way to the server, with none between them that passed, agree that a suspected server is
-/// dead. A refusal says so at once: nobody listens there. A check that times out never does: the queue of a server that has
-/// more to do than it can is full, and looks the same.
-pub const FALL: u32 = 3;
+/// So many good checks in a row clear a suspicion.
+pub const CLEARING: u32 = 2;
 
 /// A turn of a server's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,56 +54,37 @@ pub(super) struct Watch {
     id: ServerId,
     incarnation: u32,
     state: State,
+    state_since: Timestamp,
     /// Its configured share.
     whole: Share,
     /// Its share in the snapshot.
     published: Share,
     slow_start: Option<Duration>,
+    times: CheckTimes,
+    detection: Detection,
     /// While its share rises: then it is Recovering.
     climb: Option<Climb>,
     signs: Signs,
     /// While the server is checked.
     checks: Option<Checks>,
-}
-
-/// The checks of a server that is not well.
-#[derive(Debug)]
-struct Checks {
-    due: Timestamp,
-    running: Option<CheckId>,
-    passed_in_a_row: u32,
-    /// Checks that found no way, since the last that passed.
-    unreachable: u32,
-    /// What left no doubt, if no check has passed since.
-    verdict: Option<Sign>,
-}
-
-impl Checks {
-    /// The first comes at once, or nearly.
-    fn begin(now: Timestamp, rng: &mut Rng) -> Self {
-        Self { due: now + jitter(rng), running: None, passed_in_a_row: 0, unreachable: 0, verdict: None }
-    }
-
-    fn failed(&mut self, why: CheckFailure) {
-        match why {
-            // Our own want of means is no word on the server.
-            CheckFailure::NotRun => return,
-            // It may be overloaded.
-            CheckFailure::TimedOut => {}
-            CheckFailure::Refused => self.verdict = Some(Sign::CheckFailed(why)),
-            CheckFailure::Unreachable => {
-                self.unreachable = self.unreachable.saturating_add(1);
-                if self.unreachable >= FALL {
-                    self.verdict = Some(Sign::CheckFailed(why));
-                }
-            }
-        }
-        self.passed_in_a_row = 0;
-    }
-}
-
-fn jitter(rng: &mut Rng) -> Duration {
-    CHECK_JITTER.mul_f64(rng.unit())
+    suspicion: Suspicion,
+    window: FailureWindow,
+    /// Whether requests were refused, and no check has passed since.
+    is_refused: bool,
+    /// It has failed on its way back from death: that needs no second witness.
+    condemned: Option<Sign>,
+    /// Who has drained it or taken it out; an operator, where it is nobody.
+    ordered_by: Option<Source>,
+    /// What it says of itself.
+    pub(super) voices: Voices,
+    /// What that makes of its share.
+    pub(super) influence: Influence,
+    /// Whether that is only shown.
+    pub(super) is_dry_run: bool,
+    /// Whether its agent was asked, in the paper's way.
+    pub(super) question: Question,
+    /// The time in which it answers 99 of 100 requests.
+    pub(super) p99: Option<Duration>,
 }
 
 impl Watch {
@@ -105,13 +93,31 @@ impl Watch {
             id: server.id.clone(),
             incarnation: server.incarnation,
             state: server.state,
+            state_since: now,
             whole: server.whole,
             published: server.share,
             slow_start: server.slow_start,
+            times: server.check,
+            detection: server.detection,
             climb: None,
             signs: Signs::default(),
             checks: None,
+            suspicion: Suspicion::default(),
+            window: FailureWindow::default(),
+            is_refused: false,
+            condemned: None,
+            ordered_by: None,
+            voices: Voices::default(),
+            influence: Influence::default(),
+            is_dry_run: false,
+            question: Question::default(),
+            p99: None,
         };
+        match server.state {
+            State::Suspect { by_overload: true } => watch.suspicion.add(now, Cause::Overload(Source::Agent)),
+            State::Suspect { by_overload: false } => watch.suspicion.add(now, Cause::Connects),
+            _ => {}
+        }
         watch.signs.add(now, Sign::Configured);
         watch.check_as_state_asks(now, rng);
         watch
@@ -125,12 +131,25 @@ impl Watch {
         self.state
     }
 
+    pub(super) const fn state_since(&self) -> Timestamp {
+        self.state_since
+    }
+
+    pub(super) const fn whole(&self) -> Share {
+        self.whole
+    }
+
     pub(super) const fn is_of(&self, incarnation: u32) -> bool {
         self.incarnation == incarnation
     }
 
     pub(super) fn evidence(&self) -> impl Iterator<Item = &Evidence> {
         self.signs.iter()
+    }
+
+    /// Adds to the evidence.
+    pub(super) fn note(&mut self, now: Timestamp, sign: Sign) {
+        self.signs.add(now, sign);
     }
 
     pub(super) const fn is_checked(&self) -> bool {
@@ -141,20 +160,46 @@ impl Watch {
         self.climb.is_some()
     }
 
+    /// Whether time alone may change what is thought of it.
+    pub(super) const fn is_timed(&self) -> bool {
+        !self.suspicion.is_empty() || self.voices.is_any()
+    }
+
     pub(super) const fn climb(&self) -> Option<Climb> {
         self.climb
     }
 
+    pub(super) fn has_cause(&self, cause: Cause) -> bool {
+        self.suspicion.has(cause)
+    }
+
+    /// Whether it means something that it sends nothing.
+    pub(super) fn detects_silence(&self) -> bool {
+        self.detection.silence && self.detection.mode == DetectMode::Evidence
+    }
+
+    /// The paper's counter, where it is the paper that decides.
+    pub(super) fn classic_counter(&self) -> Option<u32> {
+        (self.detection.mode == DetectMode::Classic).then(|| self.voices.counter())
+    }
+
     /// What the rule files say of it now.
-    pub(super) const fn learn_settings(&mut self, server: &Watched) {
+    pub(super) fn learn_settings(&mut self, now: Timestamp, server: &Watched, rng: &mut Rng) {
         self.whole = server.whole;
         self.published = server.share;
         self.slow_start = server.slow_start;
+        let is_checked_else = (self.times.every, self.detection.mode) != (server.check.every, server.detection.mode);
+        (self.times, self.detection) = (server.check, server.detection);
+        if is_checked_else {
+            self.check_as_state_asks(now, rng);
+        }
     }
 
     /// Its share, where that is another than was published.
     pub(super) fn new_share(&mut self) -> Option<Share> {
-        let share = self.climb.map_or(self.whole, |climb| climb.share(self.whole));
+        let wanted = self.influence.share().filter(|_| !self.is_dry_run);
+        let whole = wanted.unwrap_or(self.whole);
+        let share = self.climb.map_or(whole, |climb| climb.share(whole));
         (std::mem::replace(&mut self.published, share) != share).then_some(share)
     }
 
@@ -176,56 +221,109 @@ impl Watch {
     /// Its share rises with the time.
     pub(super) fn climb_on(&mut self, now: Timestamp, rng: &mut Rng) -> Option<Turn> {
         let climb = self.climb.as_mut()?;
-        climb.go_on(now, self.slow_start.unwrap_or_default());
+        let takes = self.slow_start.unwrap_or(if climb.is_from_down { SLOW_START } else { Duration::ZERO });
+        climb.go_on(now, takes);
         climb.is_over().then(|| {
             self.signs.add(now, Sign::SlowStartOver);
             self.turn(now, State::Up, Sign::SlowStartOver, rng)
         })
     }
 
-    /// Requests have seen something.
-    pub(super) fn saw(&mut self, now: Timestamp, seen: &OutcomeSummary, rng: &mut Rng) -> Option<Turn> {
-        let in_a_row = seen.connect_failures_in_a_row;
-        let sign = Sign::ConnectFailures(in_a_row);
-        match self.state {
-            State::Up if in_a_row >= CONNECT_FAILURES_MAX => {
-                self.signs.add(now, sign);
-                Some(self.turn(now, State::Suspect { by_overload: false }, sign, rng))
-            }
-            State::Recovering if in_a_row > 0 => {
-                self.signs.add(now, sign);
-                Some(self.fall_back(now, sign, true, rng))
-            }
-            // Known, or an operator's wish that evidence does not undo.
-            State::Up
-            | State::Recovering
-            | State::Suspect { .. }
-            | State::Down
-            | State::Drained
-            | State::Maintenance => None,
+    /// Requests have seen something. `silence` is how long it may send nothing; `None`: that means nothing here. `may_bar`:
+    /// whether its pool can do without it, should too many of its requests fail.
+    pub(super) fn saw(
+        &mut self,
+        now: Timestamp,
+        seen: &OutcomeSummary,
+        silence: Option<Duration>,
+        may_bar: bool,
+        rng: &mut Rng,
+    ) -> Option<Turn> {
+        self.window.add(now, seen.ended, seen.failed);
+        self.p99 = seen.p99.or(self.p99);
+        let is_operators = matches!(self.state, State::Drained | State::Maintenance);
+        if is_operators || self.detection.mode == DetectMode::Classic {
+            return None;
         }
+        let in_a_row = seen.connect_failures_in_a_row;
+        let is_recovering = self.state == State::Recovering;
+        let mut because = None;
+        if in_a_row >= CONNECT_FAILURES_MAX || is_recovering && in_a_row > 0 {
+            because = Some((Cause::Connects, Sign::ConnectFailures(in_a_row)));
+            self.is_refused |= seen.refused > 0;
+        }
+        let is_silent =
+            |quiet: &Duration| seen.outstanding >= SILENT_REQUESTS_MIN && silence.is_some_and(|it| *quiet >= it);
+        if let Some(quiet) = seen.silent_for.filter(is_silent) {
+            because = because.or(Some((Cause::Silence, Sign::Silent(seen.outstanding, quiet))));
+        }
+        if let Some((failed, ended)) = self.window.alarming(now).filter(|_| may_bar) {
+            because = because.or(Some((Cause::FailureRate, Sign::RequestsFailed(failed, ended))));
+        }
+        let (cause, sign) = because?;
+        self.accuse(now, cause, sign, rng)
+    }
+
+    /// Something speaks against it.
+    fn accuse(&mut self, now: Timestamp, cause: Cause, sign: Sign, rng: &mut Rng) -> Option<Turn> {
+        let is_known = self.suspicion.has(cause);
+        self.suspicion.add(now, cause);
+        if !is_known {
+            self.signs.add(now, sign);
+        }
+        match self.state {
+            State::Recovering => {
+                let is_clear = !matches!(cause, Cause::Overload(_) | Cause::Silence);
+                Some(self.fall_back(now, sign, is_clear, rng))
+            }
+            State::Up => Some(self.turn(now, self.suspect(), sign, rng)),
+            State::Suspect { .. } => self.weigh_overload(now, sign),
+            State::Down | State::Drained | State::Maintenance => None,
+        }
+    }
+
+    /// Suspect, as the causes say.
+    fn suspect(&self) -> State {
+        State::Suspect { by_overload: self.suspicion.is_overload_alone() }
+    }
+
+    /// Whether it is suspected by overload alone may have changed.
+    fn weigh_overload(&mut self, now: Timestamp, because: Sign) -> Option<Turn> {
+        if self.suspicion.is_empty() || !matches!(self.state, State::Suspect { .. }) || self.state == self.suspect() {
+            return None;
+        }
+        let to = self.suspect();
+        let from = std::mem::replace(&mut self.state, to);
+        self.state_since = now;
+        Some(Turn { from, to, because })
     }
 
     /// It has failed on its way back: what it was before it is again. One that was dead is doubted no longer, where the
     /// failure `is_clear`.
     fn fall_back(&mut self, now: Timestamp, sign: Sign, is_clear: bool, rng: &mut Rng) -> Turn {
         let was_down = self.climb.is_some_and(|climb| climb.is_from_down);
-        let turn = self.turn(now, State::Suspect { by_overload: false }, sign, rng);
-        if let Some(checks) = self.checks.as_mut().filter(|_| was_down && is_clear) {
-            checks.verdict = Some(sign);
+        if self.suspicion.is_empty() {
+            self.suspicion.add(now, Cause::Checks);
         }
+        let turn = self.turn(now, self.suspect(), sign, rng);
+        self.condemned = (was_down && is_clear).then_some(sign);
         turn
     }
 
     /// An operator wants something.
     pub(super) fn ordered(&mut self, now: Timestamp, order: Order, rng: &mut Rng) -> Option<Turn> {
+        self.ordered_by = None;
+        self.follow_order(now, order, Sign::Ordered(order), rng)
+    }
+
+    fn follow_order(&mut self, now: Timestamp, order: Order, sign: Sign, rng: &mut Rng) -> Option<Turn> {
         let to = match order {
             Order::Drain => State::Drained,
             Order::Maintain => State::Maintenance,
             Order::Enable => match self.state {
                 State::Maintenance if self.slow_start.is_some() => {
-                    self.signs.add(now, Sign::Ordered(order));
-                    return self.begin_climb(now, Climb::new(now, false), Sign::Ordered(order), rng);
+                    self.signs.add(now, sign);
+                    return self.begin_climb(now, Climb::new(now, false), sign, rng);
                 }
                 // One that was drained has served its clients on.
                 State::Drained | State::Maintenance => State::Up,
@@ -233,22 +331,29 @@ impl Watch {
                 State::Up | State::Recovering | State::Suspect { .. } | State::Down => return None,
             },
         };
-        let sign = Sign::Ordered(order);
         self.signs.add(now, sign);
+        self.suspicion.clear();
         (to != self.state).then(|| self.turn(now, to, sign, rng))
     }
 
     /// Since when a check is due; `None`: none is.
     pub(super) fn check_due(&self, now: Timestamp) -> Option<Timestamp> {
-        let checks = self.checks.as_ref()?;
-        (checks.running.is_none() && checks.due <= now).then_some(checks.due)
+        self.checks.as_ref()?.due(now)
     }
 
     pub(super) fn check_begun(&mut self, now: Timestamp, id: CheckId, rng: &mut Rng) {
+        let every = match self.state {
+            State::Up => self.times.every.unwrap_or(CHECK_INTERVAL),
+            _ => CHECK_INTERVAL,
+        };
         if let Some(checks) = &mut self.checks {
-            checks.running = Some(id);
-            checks.due = now + CHECK_INTERVAL + jitter(rng);
+            checks.begun(now, id, every, rng);
         }
+    }
+
+    /// How long a check of it may take.
+    pub(super) const fn check_timeout(&self) -> Duration {
+        self.times.timeout
     }
 
     /// Forgets a check whose result will not come any more.
@@ -278,59 +383,116 @@ impl Watch {
             return None;
         }
         checks.running = None;
-        let time = match result {
-            Ok(time) => time,
-            Err(why) => {
-                let sign = Sign::CheckFailed(why);
-                checks.failed(why);
-                self.signs.add(now, sign);
-                let is_back = self.state == State::Recovering && why != CheckFailure::NotRun;
-                return is_back.then(|| self.fall_back(now, sign, why != CheckFailure::TimedOut, rng));
+        match result {
+            Ok(time) => {
+                checks.passed();
+                self.signs.add(now, Sign::CheckPassed(time));
+                (self.is_refused, self.condemned) = (false, None);
+                self.suspicion.remove(Cause::Connects);
+                self.suspicion.remove(Cause::Checks);
+                self.come_back(now, rng)
             }
+            Err(why) => self.check_failed(now, why, rng),
+        }
+    }
+
+    fn check_failed(&mut self, now: Timestamp, why: CheckFailure, rng: &mut Rng) -> Option<Turn> {
+        let checks = self.checks.as_mut()?;
+        checks.failed(why);
+        let has_fallen = checks.have_fallen(&self.times);
+        let sign = Sign::CheckFailed(why);
+        self.signs.add(now, sign);
+        match self.state {
+            State::Recovering if why != CheckFailure::NotRun => {
+                Some(self.fall_back(now, sign, why != CheckFailure::TimedOut, rng))
+            }
+            State::Up if has_fallen => self.accuse(now, Cause::Checks, sign, rng),
+            _ => None,
+        }
+    }
+
+    /// It is back, where nothing speaks against it any more and its checks pass.
+    fn come_back(&mut self, now: Timestamp, rng: &mut Rng) -> Option<Turn> {
+        let passed = self.checks.as_ref().map_or(0, |checks| checks.passed_in_a_row);
+        let is_back = match self.state {
+            State::Suspect { .. } => self.suspicion.is_empty() && passed >= CLEARING,
+            State::Down => !self.suspicion.has_word() && passed >= self.times.rise.max(1),
+            State::Up | State::Recovering | State::Drained | State::Maintenance => false,
         };
-        (checks.unreachable, checks.verdict) = (0, None);
-        checks.passed_in_a_row += 1;
-        let passed = checks.passed_in_a_row;
-        self.signs.add(now, Sign::CheckPassed(time));
-        if passed < RISE || self.state == State::Recovering {
+        if !is_back {
             return None;
         }
         let because = Sign::ChecksPassed(passed);
-        if self.slow_start.is_some() {
-            let climb = Climb::new(now, self.state == State::Down);
-            return self.begin_climb(now, climb, because, rng);
+        let was_down = self.state == State::Down;
+        let takes = self.slow_start.or(was_down.then_some(SLOW_START)).filter(|takes| !takes.is_zero());
+        if takes.is_some() {
+            return self.begin_climb(now, Climb::new(now, was_down), because, rng);
         }
         Some(self.turn(now, State::Up, because, rng))
     }
 
-    /// Whether requests and checks agree that a suspected server is dead. Overload is never treated as death.
-    pub(super) fn is_dead(&self) -> bool {
-        self.state == (State::Suspect { by_overload: false }) && self.verdict().is_some()
+    /// Whether a suspected server is dead: two witnesses agree, and its agent does not say otherwise. Overload is never
+    /// treated as death.
+    pub(super) fn is_dead(&self, now: Timestamp, stretch: f64) -> bool {
+        if self.state != (State::Suspect { by_overload: false }) || self.detection.mode == DetectMode::Classic {
+            return false;
+        }
+        if self.condemned.is_some() {
+            return true;
+        }
+        let of_checks = |says: fn(&Checks) -> bool| self.checks.as_ref().is_some_and(says);
+        let is_check_refused = of_checks(|checks| checks.is_refused);
+        let has_fallen = self.checks.as_ref().is_some_and(|checks| checks.have_fallen(&self.times));
+        let has_no_way = has_fallen && of_checks(|checks| checks.has_no_way);
+        // The kernel's word that nobody listens, whoever asked it, is one witness; that checks fail, whatever they ask, another.
+        let connects = self.is_refused || has_no_way;
+        let have_failed = if self.suspicion.has_overload() { has_no_way } else { has_fallen };
+        let checks = have_failed || is_check_refused && self.is_refused;
+        let silence = self.suspicion.has(Cause::Silence);
+        let agent = self.voices.is_agent_a_witness(now, stretch);
+        let witnesses = [connects, checks, silence, agent].into_iter().filter(|speaks| *speaks).count();
+        witnesses >= 2 && !self.voices.is_agent_sure_it_lives(now, stretch)
     }
 
     /// Takes a dead server for Down; its checks go on.
-    pub(super) fn fall(&mut self) -> Option<Turn> {
-        let because = self.verdict()?;
+    pub(super) fn fall(&mut self, now: Timestamp) -> Option<Turn> {
+        let last = self.checks.as_ref().and_then(|checks| checks.last);
+        let because = self.condemned.or(last).or_else(|| self.signs.iter().last().map(|evidence| evidence.sign))?;
+        self.condemned = None;
+        self.state_since = now;
         let from = std::mem::replace(&mut self.state, State::Down);
         Some(Turn { from, to: State::Down, because })
     }
 
-    fn verdict(&self) -> Option<Sign> {
-        self.checks.as_ref()?.verdict
-    }
-
     fn turn(&mut self, now: Timestamp, to: State, because: Sign, rng: &mut Rng) -> Turn {
         let from = std::mem::replace(&mut self.state, to);
+        self.state_since = now;
         self.climb = None;
+        if matches!(to, State::Up | State::Recovering) {
+            self.suspicion.clear();
+            self.window.clear();
+            (self.is_refused, self.condemned) = (false, None);
+        }
         self.check_as_state_asks(now, rng);
         Turn { from, to, because }
     }
 
-    /// Only a server that is not well is checked.
+    /// A server that is not well is checked, and one that is, where the configuration says so.
     fn check_as_state_asks(&mut self, now: Timestamp, rng: &mut Rng) {
+        let old = self.checks.take();
+        let is_classic = self.detection.mode == DetectMode::Classic;
         self.checks = match self.state {
-            State::Suspect { .. } | State::Down | State::Recovering => Some(Checks::begin(now, rng)),
-            State::Up | State::Drained | State::Maintenance => None,
+            State::Suspect { .. } | State::Down | State::Recovering if !is_classic => {
+                let mut checks = Checks::begin(now, rng);
+                // What led to the suspicion speaks on.
+                if let Some(old) = old.filter(|_| self.state != State::Recovering) {
+                    checks.failed_in_a_row = old.failed_in_a_row;
+                    (checks.is_refused, checks.has_no_way, checks.last) = (old.is_refused, old.has_no_way, old.last);
+                }
+                Some(checks)
+            }
+            State::Up if !is_classic => self.times.every.map(|every| Checks::begin_within(now, every, rng)),
+            _ => None,
         };
     }
 }

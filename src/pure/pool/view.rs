@@ -22,7 +22,6 @@ impl Share {
     }
 
     /// A share of so many 1/256; cut off at [`Share::MAX`].
-    #[cfg(test)]
     pub const fn from_units(units: u32) -> Self {
         if units > Self::MAX.0 { Self::MAX } else { Self(units) }
     }

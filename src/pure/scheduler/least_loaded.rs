@@ -144,14 +144,17 @@ struct Least {
     index: Option<usize>,
     load: u64,
     capacity: u64,
+    counter: u32,
 }
 
 impl Least {
     fn look(&mut self, index: usize, candidate: &Candidate, measure: &impl Measure) {
         let (load, capacity) = (measure.load(candidate), measure.capacity(candidate));
         // Of 40 bits and of 24, the product has no more than 64.
-        if self.index.is_none() || load.saturating_mul(self.capacity) < self.load.saturating_mul(capacity) {
-            *self = Self { index: Some(index), load, capacity };
+        let (here, best) = (load.saturating_mul(self.capacity), self.load.saturating_mul(capacity));
+        // Among equals the one that reported last, where the paper's counter runs.
+        if self.index.is_none() || here < best || here == best && candidate.load.counter() < self.counter {
+            *self = Self { index: Some(index), load, capacity, counter: candidate.load.counter() };
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::pure::pool::{Address, Fallback, Method, SchedulerConfig, Server, Shar
 
 mod counting;
 mod keyed;
+mod run_queue;
 mod telling;
 
 thread_local! {

@@ -1,7 +1,8 @@
 //! Attempts: a server is chosen, connected to and asked, until one answers or no further attempt is safe.
 //!
 //! A request is sent again only where that can't make anything happen twice: any method while nothing of it was written, an
-//! idempotent one while no byte of the answer has come (RFC 9110 9.2.2), within the pool's budget.
+//! idempotent one while no byte of the answer has come (RFC 9110 9.2.2), within the pool's budget. How long an answer takes is
+//! never a reason, until control finds that the whole server is silent and takes its requests back: the same rule holds then.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -17,6 +18,7 @@ use crate::request::exchange::channel::{Channel, ServerEnd};
 use crate::request::exchange::choice::{self, Choice};
 use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
+use crate::request::exchange::load;
 use crate::request::h2_server::{H2ServerStream, Target};
 use crate::request::stream::{ServerStream, dial_server};
 use crate::request::worker::Worker;
@@ -31,12 +33,18 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
     let mut tried = Tried::NONE;
     let mut repeats = 0;
     loop {
-        let mut choice = choice::choose(channel, forward, &tried).await?;
-        match ask(channel, grant, &mut choice).await {
+        let mut choice = choice::choose(channel, forward, &tried, repeats).await?;
+        channel.connection.deadline.asks(choice.lease.endpoint().record.slot);
+        let asked = ask(channel, grant, forward, &mut choice).await;
+        channel.connection.deadline.asks_nobody();
+        match asked {
             Ok(()) => {
                 let now = channel.connection.worker.now();
                 channel.scratch.record.first_byte_came(now);
                 choice.answers(channel.scratch.response.status, now);
+                if let Some(orca) = forward.pool.orca {
+                    load::note_head(channel, &choice, orca, now);
+                }
                 if forward.key.is_some() {
                     note_cache(channel, forward, &choice, now);
                 }
@@ -77,22 +85,51 @@ fn note_cache(channel: &Channel<'_>, forward: &Forward, choice: &Choice, now: Ti
 }
 
 /// Connects to the chosen server, sends the request and waits for the head of its answer.
-async fn ask(channel: &mut Channel<'_>, grant: &Grant, choice: &mut Choice) -> Result<(), Failure> {
-    let stream = connect(channel, choice).await?;
+async fn ask(channel: &mut Channel<'_>, grant: &Grant, forward: &Forward, choice: &mut Choice) -> Result<(), Failure> {
+    let stream = connect(channel, forward, choice).await?;
     channel.begin_attempt(ServerEnd { stream, buffer: grant.buffer() }, choice.pool.timeouts);
-    channel.answer_head().await
+    loop {
+        match channel.answer_head(&choice.lease).await {
+            // It stays where it is, and may be answered yet.
+            Err(failure @ Failure::TakenBack { .. }) if !may_go_elsewhere(channel, forward, &failure, choice) => {}
+            asked => return asked,
+        }
+    }
+}
+
+/// Whether a request that a silent server is to give back may be sent to another, which is granted with it. Without another it
+/// has nowhere to go.
+#[cold]
+fn may_go_elsewhere(channel: &Channel<'_>, forward: &Forward, failure: &Failure, choice: &Choice) -> bool {
+    let is_safe = match failure.retry_safety() {
+        RetrySafety::NothingWritten => true,
+        RetrySafety::Unanswered => channel.scratch.is_idempotent,
+        RetrySafety::Never => false,
+    };
+    let slot = choice.lease.endpoint().record.slot;
+    let has_other = || {
+        channel.connection.worker.admission.snapshot(|snapshot| {
+            let place = snapshot.find_again(forward.index, &forward.pool.name);
+            place.and_then(|place| snapshot.pool(place)).is_some_and(|pool| pool.has_other_than(slot))
+        })
+    };
+    is_safe && has_other() && is_affordable(channel, forward, choice.repeats)
 }
 
 /// An idle connection that has stayed silent, or a new one. The client's going away ends the wait.
-async fn connect(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<ServerStream, Failure> {
+async fn connect(channel: &mut Channel<'_>, forward: &Forward, choice: &mut Choice) -> Result<ServerStream, Failure> {
     match choice.pool.upstream.protocol {
-        UpstreamProtocol::Http1 => connect_h1(channel, choice).await,
-        UpstreamProtocol::Http2 => connect_h2(channel, choice).await,
+        UpstreamProtocol::Http1 => connect_h1(channel, forward, choice).await,
+        UpstreamProtocol::Http2 => connect_h2(channel, forward, choice).await,
     }
 }
 
 /// A place on a connection that others use as well, or on a new one. The client's going away ends the wait.
-async fn connect_h2(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<ServerStream, Failure> {
+async fn connect_h2(
+    channel: &mut Channel<'_>,
+    forward: &Forward,
+    choice: &mut Choice,
+) -> Result<ServerStream, Failure> {
     let connections = Rc::clone(&channel.connection.worker.h2);
     let is_certain = !channel.scratch.is_idempotent;
     let now = channel.connection.worker.now();
@@ -105,7 +142,7 @@ async fn connect_h2(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Se
     let started = time::now();
     let reach = async |channel: &mut Channel<'_>| {
         let wait = connections.place(target(choice, connector.as_ref()), is_certain);
-        unless_client_goes(channel, wait).await
+        unless_lost(channel, forward, choice, wait).await
     };
     let (place, is_reused) = with_room(channel, reach).await?;
     choice.is_reused = is_reused;
@@ -125,7 +162,11 @@ fn target<'c>(choice: &'c Choice, connector: Option<&'c TlsConnector>) -> Target
     }
 }
 
-async fn connect_h1(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<ServerStream, Failure> {
+async fn connect_h1(
+    channel: &mut Channel<'_>,
+    forward: &Forward,
+    choice: &mut Choice,
+) -> Result<ServerStream, Failure> {
     let worker = &channel.connection.worker;
     let endpoint = choice.lease.endpoint();
     if !choice.wants_fresh {
@@ -137,7 +178,7 @@ async fn connect_h1(channel: &mut Channel<'_>, choice: &mut Choice) -> Result<Se
         }
     }
     let started = time::now();
-    let stream = with_room(channel, async |channel: &mut Channel<'_>| reach(channel, choice).await).await?;
+    let stream = with_room(channel, async |channel: &mut Channel<'_>| reach(channel, forward, choice).await).await?;
     choice.lease.connected();
     channel.scratch.record.connect = Some(time::now().since(started));
     Ok(stream)
@@ -158,12 +199,12 @@ async fn with_room<T>(
     }
 }
 
-/// Dials, until the client goes away.
-async fn reach(channel: &mut Channel<'_>, choice: &Choice) -> Result<ServerStream, Failure> {
+/// Dials, until the client goes away or the server is given up.
+async fn reach(channel: &mut Channel<'_>, forward: &Forward, choice: &Choice) -> Result<ServerStream, Failure> {
     let connector = connector_of(&channel.connection.worker, choice)?;
     let header = choice.pool.upstream.proxy_protocol.map(|version| (version, channel.connection.proxy_source()));
     let (endpoint, timeout) = (choice.lease.endpoint(), choice.pool.timeouts.connect);
-    unless_client_goes(channel, dial_server(endpoint, connector.as_ref(), header, timeout)).await
+    unless_lost(channel, forward, choice, dial_server(endpoint, connector.as_ref(), header, timeout)).await
 }
 
 /// How TLS is spoken with the servers of the pool; `None`: it is not.
@@ -176,9 +217,11 @@ fn connector_of(worker: &Worker, choice: &Choice) -> Result<Option<TlsConnector>
     worker.connectors.get(&choice.pool.name).cloned().ok_or_else(missing).map(Some)
 }
 
-/// Waits, until the client goes away.
-async fn unless_client_goes<T>(
+/// Waits, until the client goes away or the server is given up for silent.
+async fn unless_lost<T>(
     channel: &mut Channel<'_>,
+    forward: &Forward,
+    choice: &Choice,
     wait: impl Future<Output = Result<T, DialError>>,
 ) -> Result<T, Failure> {
     let mut wait = Box::pin(wait);
@@ -187,6 +230,14 @@ async fn unless_client_goes<T>(
         crate::request::tests::faults::step();
         if let Poll::Ready(result) = wait.as_mut().poll(context) {
             return Poll::Ready(result.map_err(Failure::from));
+        }
+        let deadline = &channel.connection.deadline;
+        deadline.listen(context);
+        if deadline.is_taken_back() {
+            let failure = Failure::TakenBack { is_written: false };
+            if may_go_elsewhere(channel, forward, &failure, choice) {
+                return Poll::Ready(Err(failure));
+            }
         }
         channel.poll_client_gone(context).map(Err)
     })
@@ -210,6 +261,10 @@ fn wants_another(channel: &Channel<'_>, forward: &Forward, repeats: u32) -> bool
 }
 
 fn may_repeat(channel: &Channel<'_>, forward: &Forward, failure: &Failure, repeats: u32) -> bool {
+    if matches!(failure, Failure::TakenBack { .. }) {
+        // It was granted before the server lost it.
+        return true;
+    }
     let retry = &forward.pool.retry;
     let is_safe = match failure.retry_safety() {
         RetrySafety::NothingWritten => {

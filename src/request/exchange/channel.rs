@@ -5,7 +5,6 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use crate::pure::forwarding::{ClientConnection, ClientFraming, FieldEdits, push_response_head};
 use crate::pure::h1::body::BodyLength;
@@ -20,6 +19,7 @@ use crate::request::exchange::failure::Failure;
 use crate::request::exchange::flow::{FlowError, Framing, Wait};
 use crate::request::exchange::scratch::Scratch;
 use crate::request::stream::{ServerStream, Stream as _};
+use crate::shared::lease::Lease;
 
 /// The most interim answers (1xx) to one request.
 const INTERIM_MAX: u32 = 16;
@@ -28,10 +28,15 @@ const INTERIM_MAX: u32 = 16;
 const RESPONSE_HEAD: HeadLimits = HeadLimits { bytes: 64 * 1024, fields: 256 };
 
 /// Which side an exchange waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Side {
+    /// Nobody yet.
+    #[default]
+    None,
     Client,
     Server,
+    /// The server, which has sent something meanwhile.
+    Heard,
 }
 
 /// What the answer's head means for the connections.
@@ -63,13 +68,15 @@ pub struct Channel<'a> {
     pub scratch: &'a mut Scratch,
     /// The server that is asked at present.
     pub server: Option<ServerEnd>,
+    /// Whether what the server says of its load is kept from the client.
+    pub hides_load: bool,
     timeouts: Timeouts,
     is_written: bool,
     is_upload_broken: bool,
     has_client_ended: bool,
     has_passed_continue: bool,
     interim: u32,
-    waits_for: Option<Side>,
+    waits_for: Side,
     /// What the client had not acknowledged when the wait for it began.
     unacknowledged: Option<usize>,
 }
@@ -82,13 +89,14 @@ impl<'a> Channel<'a> {
             client_buffer,
             scratch,
             server: None,
+            hides_load: false,
             timeouts: Timeouts::default(),
             is_written: false,
             is_upload_broken: false,
             has_client_ended: false,
             has_passed_continue: false,
             interim: 0,
-            waits_for: None,
+            waits_for: Side::None,
             unacknowledged: None,
         }
     }
@@ -100,7 +108,7 @@ impl<'a> Channel<'a> {
         self.timeouts = timeouts;
         self.is_written = false;
         self.is_upload_broken = false;
-        self.waits_for = None;
+        self.waits_for = Side::None;
         self.scratch.response.clear();
     }
 
@@ -122,12 +130,12 @@ impl<'a> Channel<'a> {
     /// Sends the request and waits for the head of its final answer, or of a 101; interim answers are passed on meanwhile.
     ///
     /// # Errors
-    /// [`Failure`]; none of the final answer has gone to the client.
-    pub async fn answer_head(&mut self) -> Result<(), Failure> {
-        poll_fn(|context| self.poll_answer_head(context)).await
+    /// [`Failure`]; none of the final answer has gone to the client. After [`Failure::TakenBack`] the wait may go on.
+    pub async fn answer_head(&mut self, lease: &Lease) -> Result<(), Failure> {
+        poll_fn(|context| self.poll_answer_head(context, lease)).await
     }
 
-    fn poll_answer_head(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_answer_head(&mut self, context: &mut Context<'_>, lease: &Lease) -> Poll<Result<(), Failure>> {
         if let Err(failure) = self.poll_upload(context) {
             return Poll::Ready(Err(failure));
         }
@@ -139,7 +147,18 @@ impl<'a> Channel<'a> {
         if let Err(failure) = self.poll_client_end(context) {
             return Poll::Ready(Err(failure));
         }
-        self.poll_deadline(context).map(Err)
+        if self.connection.deadline.is_taken_back() && self.is_unanswered() {
+            return Poll::Ready(Err(Failure::TakenBack { is_written: self.is_written }));
+        }
+        let expired = self.poll_deadline(context, lease);
+        // What the server has not got whole it need not answer.
+        lease.excuse(self.waits_for == Side::Client);
+        expired.map(Err)
+    }
+
+    /// Whether no byte of an answer has come.
+    fn is_unanswered(&self) -> bool {
+        self.interim == 0 && self.server.as_ref().is_some_and(|server| server.buffer.is_empty())
     }
 
     /// Reads from the server as far as it goes. True: the final head is there.
@@ -160,7 +179,7 @@ impl<'a> Channel<'a> {
                 return Err(Failure::NoMemory);
             }
             match server.stream.poll_fill(context, &mut server.buffer) {
-                Poll::Ready(Ok(1..)) => self.waits_for = None,
+                Poll::Ready(Ok(1..)) => self.waits_for = Side::Heard,
                 Poll::Ready(Err(error)) => {
                     let has_begun = !server.buffer.is_empty() || self.interim > 0;
                     return Err(Failure::of_server(&error, self.is_written, has_begun));
@@ -259,6 +278,9 @@ impl<'a> Channel<'a> {
         }
         server.buffer.consume(response.length);
         download.start(response.body, outlet, u64::MAX);
+        if self.hides_load {
+            download.hide_load();
+        }
         if download.stage_early(&mut server.buffer, &mut |_| {}).is_err() {
             // It is not on its way yet, and another answer takes its place.
             download.head().truncate(head_at);
@@ -306,11 +328,16 @@ impl<'a> Channel<'a> {
     ///
     /// # Errors
     /// [`Failure`]; the client has got the answer's head, and nothing that makes a cut body look complete.
-    pub async fn transfer(&mut self, verdict: Verdict) -> Result<(), Failure> {
-        poll_fn(|context| self.poll_transfer(context, verdict)).await
+    pub async fn transfer(&mut self, verdict: Verdict, lease: &Lease) -> Result<(), Failure> {
+        poll_fn(|context| self.poll_transfer(context, verdict, lease)).await
     }
 
-    fn poll_transfer(&mut self, context: &mut Context<'_>, verdict: Verdict) -> Poll<Result<(), Failure>> {
+    fn poll_transfer(
+        &mut self,
+        context: &mut Context<'_>,
+        verdict: Verdict,
+        lease: &Lease,
+    ) -> Poll<Result<(), Failure>> {
         let Some(server) = &mut self.server else { return Poll::Ready(Err(Failure::Truncated)) };
         let download = &mut self.scratch.download;
         let client = &mut self.connection.stream;
@@ -334,7 +361,9 @@ impl<'a> Channel<'a> {
         if let Err(failure) = self.poll_client_end(context) {
             return Poll::Ready(Err(failure));
         }
-        self.poll_deadline(context).map(Err)
+        // It goes on for a while: a server that has begun to answer is not silent, however long it takes.
+        lease.excuse(true);
+        self.poll_deadline(context, lease).map(Err)
     }
 
     /// Whether nothing is left to wait for once the answer has been passed on.
@@ -405,7 +434,7 @@ impl<'a> Channel<'a> {
 
     /// Starts the clock anew whenever bytes moved or the side that is waited for changed. The client is to blame where both
     /// are waited for: a server need not answer before it has the whole request.
-    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
+    fn poll_deadline(&mut self, context: &mut Context<'_>, lease: &Lease) -> Poll<Failure> {
         let Scratch { upload, download, .. } = &mut *self.scratch;
         if self.connection.worker.is_stopping() {
             return Poll::Ready(Failure::Stopped);
@@ -415,13 +444,15 @@ impl<'a> Channel<'a> {
         let side = if is_client { Side::Client } else { Side::Server };
         let moved = upload.take_moved() | download.take_moved();
         let deadline = &self.connection.deadline;
-        if moved || self.waits_for != Some(side) {
-            self.waits_for = Some(side);
-            let patience: Duration = match side {
-                Side::Client => self.connection.listener.config.limits.idle_timeout,
-                Side::Server => self.timeouts.response,
-            };
-            deadline.set(self.connection.worker.now() + patience);
+        if moved || self.waits_for != side {
+            let now = self.connection.worker.now();
+            if self.waits_for == Side::Heard || download.take_read() {
+                lease.hear(now);
+            }
+            self.waits_for = side;
+            let patience =
+                if is_client { self.connection.listener.config.limits.idle_timeout } else { self.timeouts.response };
+            deadline.set(now + patience);
             self.unacknowledged = if reads_slowly { self.connection.stream.unacknowledged() } else { None };
         }
         if !deadline.poll_expired(context) {
@@ -439,9 +470,6 @@ impl<'a> Channel<'a> {
                 return Poll::Pending;
             }
         }
-        Poll::Ready(match side {
-            Side::Client => Failure::ClientTimeout,
-            Side::Server => Failure::ResponseTimeout,
-        })
+        Poll::Ready(if is_client { Failure::ClientTimeout } else { Failure::ResponseTimeout })
     }
 }

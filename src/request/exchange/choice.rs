@@ -29,6 +29,8 @@ pub struct Choice {
     pub lease: Lease,
     /// Whether only a connection of its own will do: the server was tried before.
     pub wants_fresh: bool,
+    /// How often the request was sent before.
+    pub repeats: u32,
     /// Whether the connection had been idle: its reset before an answer says that the server had closed it meanwhile.
     pub is_reused: bool,
     /// The requests that the server had in flight then, this one among them, where the pool's scheduler asks how fast servers
@@ -42,7 +44,12 @@ pub struct Choice {
 ///
 /// # Errors
 /// [`Failure::Refused`] where there is none, and what can end a wait.
-pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried) -> Result<Choice, Failure> {
+pub async fn choose(
+    channel: &mut Channel<'_>,
+    forward: &Forward,
+    tried: &Tried,
+    repeats: u32,
+) -> Result<Choice, Failure> {
     let worker = &channel.connection.worker;
     let mut now = worker.now();
     if tried.is_empty() {
@@ -69,7 +76,7 @@ pub async fn choose(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried)
     }
     let wants_fresh = tried.contains(endpoint.record.slot);
     let active = if endpoint.is_measured { endpoint.record.load.active() } else { 0 };
-    Ok(Choice { pool: Arc::clone(&forward.pool), lease, wants_fresh, is_reused: false, active, chosen: now })
+    Ok(Choice { pool: Arc::clone(&forward.pool), lease, wants_fresh, repeats, is_reused: false, active, chosen: now })
 }
 
 /// A place in a pool whose clients have servers of their own, or whose requests wait for places.
@@ -109,8 +116,14 @@ pub const fn refusal_of(refused: Refused) -> Refusal {
 impl Choice {
     /// The server's answer has begun.
     pub fn answers(&mut self, status: u16, now: Timestamp) {
-        let latency = now.since(self.chosen);
-        self.lease.outcome(Outcome::Answered { status, latency });
+        let nanos = now.as_nanos().saturating_sub(self.chosen.as_nanos());
+        let latency = Duration::from_nanos(nanos);
+        let outcome = if status >= 400 && self.pool.is_failure(status) {
+            Outcome::Failing { status, latency }
+        } else {
+            Outcome::Answered { status, latency }
+        };
+        self.lease.answers(outcome, now, nanos);
         if self.active > 0 {
             self.lease.endpoint().record.load.pace.answers(now, latency, self.active);
         }
@@ -167,6 +180,7 @@ fn outcome_of(failure: &Failure) -> Outcome {
         Failure::Connect(error) if error.blame() == Blame::Server => Outcome::ConnectError,
         Failure::Reset { .. } | Failure::Truncated => Outcome::Reset,
         Failure::ResponseTimeout => Outcome::ResponseTimeout,
+        Failure::TakenBack { .. } => Outcome::Silent,
         Failure::Response(_) | Failure::BrokenH2 | Failure::UnwantedUpgrade | Failure::TooManyInterim => {
             Outcome::Malformed
         }
@@ -179,37 +193,34 @@ fn outcome_of(failure: &Failure) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
-
     use super::*;
     use crate::pure::config::load_text;
     use crate::pure::rule::compile::RuleSet;
     use crate::shared::counters::ProcessCounters;
-    use crate::shared::outcome::outcome_queue;
     use crate::shared::snapshot::SnapshotStore;
 
-    /// How many reports of that failure speak against the server.
-    fn reports(is_reused: bool, failure: &Failure) -> usize {
+    /// How often that failure speaks against the server.
+    fn failures(is_reused: bool, failure: &Failure) -> u64 {
         let text = "listen \"127.0.0.1:80\"\npool \"a\" { server \"s\" \"127.0.0.1:1\" }\nrule use=\"a\"";
         let config = Arc::new(load_text(text).unwrap());
         let rules = Arc::new(RuleSet::compile(config.rules.clone()).unwrap());
         let counters = Arc::new(ProcessCounters::default());
-        let (sender, receiver) = outcome_queue(Arc::clone(&counters));
         let snapshot = SnapshotStore::new(config, rules, counters).load();
         let pool = &snapshot.pools[0];
-        let lease = Lease::take(&pool.endpoints[0], &Rc::new(sender), None).unwrap();
+        let lease = Lease::take(&pool.endpoints[0], None).unwrap();
         let pool = Arc::clone(&pool.pool);
-        let mut choice = Choice { pool, lease, wants_fresh: false, is_reused, active: 0, chosen: Timestamp::default() };
+        let mut choice =
+            Choice { pool, lease, wants_fresh: false, repeats: 0, is_reused, active: 0, chosen: Timestamp::default() };
         choice.fails(failure);
         drop(choice);
-        receiver.drain().count()
+        snapshot.pools[0].endpoints[0].record.ended().failed
     }
 
     #[test]
     fn a_server_that_ends_an_idle_connection_while_a_request_comes_is_not_blamed() {
         let reset = Failure::Reset { is_written: true };
-        assert_eq!((reports(true, &reset), reports(false, &reset)), (0, 1));
+        assert_eq!((failures(true, &reset), failures(false, &reset)), (0, 1));
         let (timeout, cut) = (Failure::ResponseTimeout, Failure::Truncated);
-        assert_eq!((reports(true, &timeout), reports(true, &cut)), (1, 1));
+        assert_eq!((failures(true, &timeout), failures(true, &cut)), (1, 1));
     }
 }

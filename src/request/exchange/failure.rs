@@ -58,6 +58,12 @@ pub enum Failure {
     /// The server did not answer in time.
     #[error("the server did not answer in time")]
     ResponseTimeout,
+    /// The whole server is silent, and control wants its requests back.
+    #[error("the request was taken back from a silent server")]
+    TakenBack {
+        /// Whether anything of the request had been written.
+        is_written: bool,
+    },
     /// The process ends, and waits no longer.
     #[error("the process ends")]
     Stopped,
@@ -109,7 +115,7 @@ impl Failure {
             Self::NoMemory
             | Self::Stopped
             | Self::Connect(DialError::Full | DialError::Moved | DialError::Unresolved) => 503,
-            Self::Connect(DialError::TimedOut) | Self::ResponseTimeout => 504,
+            Self::Connect(DialError::TimedOut) | Self::ResponseTimeout | Self::TakenBack { .. } => 504,
             Self::Connect(_)
             | Self::Reset { .. }
             | Self::Unprocessed
@@ -148,7 +154,8 @@ impl Failure {
             Self::Unprocessed => "upstream-refused",
             Self::NoExtendedConnect => "no-extended-connect",
             Self::Unmappable => "unmappable",
-            Self::ResponseTimeout => "response-timeout",
+            // What is taken back goes on elsewhere, and ends by what becomes of it there.
+            Self::ResponseTimeout | Self::TakenBack { .. } => "response-timeout",
             Self::Response(_) | Self::BrokenH2 => "malformed-response",
             Self::UnwantedUpgrade => "unwanted-upgrade",
             Self::NoUpgrade => "no-upgrade",
@@ -170,6 +177,7 @@ impl Failure {
             | Self::Unprocessed
             | Self::BrokenH2
             | Self::ResponseTimeout
+            | Self::TakenBack { .. }
             | Self::Response(_)
             | Self::UnwantedUpgrade
             | Self::NoUpgrade
@@ -178,11 +186,14 @@ impl Failure {
         }
     }
 
-    /// Whether the request may be sent again. A slow request is never repeated for being slow.
+    /// Whether the request may be sent again. A slow request is never repeated for being slow, but where the whole server is.
     pub const fn retry_safety(&self) -> RetrySafety {
         match self {
-            Self::Connect(_) | Self::Unprocessed | Self::Reset { is_written: false } => RetrySafety::NothingWritten,
-            Self::Reset { is_written: true } => RetrySafety::Unanswered,
+            Self::Connect(_)
+            | Self::Unprocessed
+            | Self::Reset { is_written: false }
+            | Self::TakenBack { is_written: false } => RetrySafety::NothingWritten,
+            Self::Reset { is_written: true } | Self::TakenBack { is_written: true } => RetrySafety::Unanswered,
             _ => RetrySafety::Never,
         }
     }

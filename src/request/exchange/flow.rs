@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use crate::pure::feedback::orca::Form;
 use crate::pure::forwarding::push_trailers_left;
 use crate::pure::h1::body::{BodyDecoder, BodyError, BodyLength, push_chunk_line};
 use crate::pure::rule::Rule;
@@ -139,14 +140,41 @@ pub enum Framing {
     Message,
 }
 
+/// Which trailers are passed on.
+#[derive(Debug, Default)]
+enum Trailers {
+    #[default]
+    All,
+    /// Those that this rule does not take away.
+    ByRule(Arc<Rule>),
+    /// Those that do not tell of a server's load.
+    AllButLoad,
+}
+
+impl Trailers {
+    fn push(&self, out: &mut Vec<u8>, lines: &[u8]) {
+        match self {
+            Self::All => out.extend_from_slice(lines),
+            Self::ByRule(rule) => push_trailers_left(out, lines, rule),
+            Self::AllButLoad => {
+                for line in lines.split_inclusive(|byte| *byte == b'\n') {
+                    let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+                    if Form::of(name).is_none() {
+                        out.extend_from_slice(line);
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// One direction.
 #[derive(Debug)]
 pub struct Flow {
     decoder: BodyDecoder,
     length: BodyLength,
     outlet: Framing,
-    /// What takes trailers away.
-    trailer_rule: Option<Arc<Rule>>,
+    trailers: Trailers,
     /// Whether the receiving side has been told where the message ends, where it has to be.
     is_end_told: bool,
     is_ended: bool,
@@ -158,6 +186,8 @@ pub struct Flow {
     limit: u64,
     /// Whether bytes moved since [`Self::take_moved`].
     moved: bool,
+    /// Whether bytes came since [`Self::take_read`].
+    has_read: bool,
     wait: Wait,
 }
 
@@ -167,7 +197,7 @@ impl Default for Flow {
             decoder: BodyDecoder::new(BodyLength::None),
             length: BodyLength::None,
             outlet: Framing::Bare,
-            trailer_rule: None,
+            trailers: Trailers::All,
             is_end_told: false,
             is_ended: true,
             is_flushed: true,
@@ -175,6 +205,7 @@ impl Default for Flow {
             passed: 0,
             limit: u64::MAX,
             moved: false,
+            has_read: false,
             wait: Wait::Nothing,
         }
     }
@@ -187,7 +218,7 @@ impl Flow {
         self.decoder = BodyDecoder::new(length);
         self.length = length;
         self.outlet = outlet;
-        self.trailer_rule = None;
+        self.trailers = Trailers::All;
         self.is_end_told = false;
         self.is_ended = length == BodyLength::None;
         self.is_flushed = false;
@@ -195,11 +226,22 @@ impl Flow {
         self.limit = limit;
         self.wait = Wait::Nothing;
         self.moved = false;
+        self.has_read = false;
     }
 
     /// Has that rule take trailers of a request away.
     pub fn bar_trailers(&mut self, rule: Option<&Arc<Rule>>) {
-        self.trailer_rule = rule.map(Arc::clone);
+        self.trailers = rule.map_or(Trailers::All, |rule| Trailers::ByRule(Arc::clone(rule)));
+    }
+
+    /// Keeps those trailers back in which a server tells of its load.
+    pub fn hide_load(&mut self) {
+        self.trailers = Trailers::AllButLoad;
+    }
+
+    /// The trailers that came.
+    pub fn trailers(&self) -> &[u8] {
+        self.decoder.trailers()
     }
 
     /// Forgets everything on its way and keeps the memory, unless it is large.
@@ -282,6 +324,11 @@ impl Flow {
         std::mem::take(&mut self.moved)
     }
 
+    /// Whether bytes came from the sending side since this was last asked.
+    pub fn take_read(&mut self) -> bool {
+        std::mem::take(&mut self.has_read)
+    }
+
     /// Puts what the buffer holds on its way. `keep` sees the framed bytes, for a repetition.
     fn stage(&mut self, buffer: &mut Buffer, keep: &mut impl FnMut(&[u8])) -> Result<(), FlowError> {
         let decoded = self.decoder.decode(buffer.bytes_mut())?;
@@ -319,10 +366,7 @@ impl Flow {
         if self.outlet == Framing::Chunked {
             let suffix = &mut self.outgoing.suffix;
             suffix.extend_from_slice(b"0\r\n");
-            match &self.trailer_rule {
-                None => suffix.extend_from_slice(self.decoder.trailers()),
-                Some(rule) => push_trailers_left(suffix, self.decoder.trailers(), rule),
-            }
+            self.trailers.push(suffix, self.decoder.trailers());
             suffix.extend_from_slice(b"\r\n");
         }
     }
@@ -373,7 +417,16 @@ impl Flow {
             if self.is_ended {
                 if self.outlet == Framing::Message && !self.is_end_told {
                     self.is_end_told = true;
-                    to.end_message(self.decoder.trailers()).map_err(FlowError::Write)?;
+                    let trailers = self.decoder.trailers();
+                    let ended = match &self.trailers {
+                        Trailers::All => to.end_message(trailers),
+                        some => {
+                            let mut left = Vec::with_capacity(trailers.len());
+                            some.push(&mut left, trailers);
+                            to.end_message(&left)
+                        }
+                    };
+                    ended.map_err(FlowError::Write)?;
                 }
                 ready!(to.poll_flush(context)).map_err(FlowError::Write)?;
                 self.is_flushed = true;
@@ -388,7 +441,7 @@ impl Flow {
             match from.poll_fill(context, buffer) {
                 Poll::Ready(Ok(0)) if self.length == BodyLength::UntilClose => self.end(),
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::Truncated)),
-                Poll::Ready(Ok(_)) => self.moved = true,
+                Poll::Ready(Ok(_)) => (self.moved, self.has_read) = (true, true),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::Read(error))),
                 Poll::Pending => {
                     buffer.shrink_if_slow();

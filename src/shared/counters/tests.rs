@@ -25,6 +25,7 @@ fn each_outcome_is_counted_in_its_place() {
         Outcome::Reset,
         Outcome::ResponseTimeout,
         Outcome::Malformed,
+        Outcome::Silent,
         Outcome::ClientAborted,
         Outcome::OwnFault,
     ] {
@@ -46,7 +47,8 @@ fn each_outcome_is_counted_in_its_place() {
         malformed: 1,
         retries: 1,
         client_aborts: 1,
-        connect_failures_in_a_row: 2,
+        taken_back: 1,
+        connect_failures_in_a_row: 0,
     };
     assert_eq!(record.figures(), expected);
 }
@@ -55,14 +57,16 @@ fn each_outcome_is_counted_in_its_place() {
 fn connect_failures_are_in_a_row_until_something_works() {
     let record = record();
     let row = |outcomes: &[Outcome]| {
-        outcomes.iter().for_each(|outcome| record.count_outcome(*outcome));
+        let failures = outcomes.iter().filter(|outcome| outcome.is_failure());
+        failures.for_each(|outcome| record.count_failure(*outcome, 0, false));
         record.connect_failures_in_a_row()
     };
     assert_eq!(row(&[Outcome::ConnectError, Outcome::ConnectTimeout]), 2);
     assert_eq!(row(&[Outcome::ClientAborted, Outcome::Reset, Outcome::OwnFault]), 2);
-    assert_eq!(row(&[answered(503)]), 0);
+    record.load.forget_connect_failures();
+    assert_eq!(record.connect_failures_in_a_row(), 0);
     assert_eq!(row(&[Outcome::ConnectError]), 1);
-    record.forget_connect_failures();
+    record.forget_failures();
     assert_eq!(record.connect_failures_in_a_row(), 0);
 }
 
@@ -85,6 +89,7 @@ fn a_server_is_idle_once_its_last_request_is_over() {
 fn what_is_written_for_every_request_lies_on_one_line() {
     assert_eq!(size_of::<Traffic>(), 64);
     assert_eq!(size_of::<Faults>(), 64);
+    assert_eq!(size_of::<Evidence>(), 64);
     assert_eq!(size_of::<Load>() - size_of::<Pace>(), 64);
 }
 

@@ -7,7 +7,6 @@ use crate::base::id::ServerSlot;
 use crate::base::time::Timestamp;
 use crate::pure::pool::{Method, Pool, State};
 use crate::shared::counters::ServerFigures;
-use crate::shared::outcome::{OutcomeReceiver, outcome_queue};
 use crate::shared::snapshot::tests::{TestServer, config_of, no_rules, pool_of, store_of};
 use crate::shared::snapshot::{SnapshotStore, StateChange};
 
@@ -18,7 +17,6 @@ const ANSWERED: Outcome = Outcome::Answered { status: 200, latency: Duration::fr
 struct Bench {
     store: SnapshotStore,
     admission: Admission,
-    reports: OutcomeReceiver,
     name: Arc<str>,
 }
 
@@ -29,9 +27,8 @@ impl Bench {
 
     fn of(pool: Arc<Pool>) -> Self {
         let store = store_of(vec![pool]);
-        let (sender, reports) = outcome_queue(Arc::clone(store.process()));
-        let admission = Admission::new(&store, sender, 7);
-        Self { store, admission, reports, name: "p".into() }
+        let admission = Admission::new(&store, 7);
+        Self { store, admission, name: "p".into() }
     }
 
     fn admit(&self) -> Result<Lease, Refused> {
@@ -47,8 +44,12 @@ impl Bench {
         self.store.load().pools[0].endpoints.iter().map(|endpoint| endpoint.record.load.active()).sum()
     }
 
-    fn outcomes(&self) -> Vec<Outcome> {
-        self.reports.drain().map(|report| report.outcome).collect()
+    fn failed(&self) -> u64 {
+        self.store.load().pools[0].endpoints.iter().map(|endpoint| endpoint.record.ended().failed).sum()
+    }
+
+    fn outstanding(&self) -> u32 {
+        self.store.load().pools[0].endpoints.iter().map(|endpoint| endpoint.record.load.outstanding()).sum()
     }
 }
 
@@ -59,10 +60,9 @@ fn a_lease_counts_and_settles_with_its_outcome() {
     assert_eq!(bench.active(), 1);
     lease.outcome(Outcome::Reset);
     lease.outcome(ANSWERED);
-    assert!(bench.outcomes().is_empty());
     drop(lease);
     assert_eq!(bench.active(), 0);
-    assert!(bench.outcomes().is_empty(), "an answer is told by the counters alone");
+    assert_eq!(bench.failed(), 0);
     let figures = bench.store.load().pools[0].endpoints[0].record.figures();
     assert_eq!((figures.requests, figures.answers[1], figures.resets), (1, 1, 0));
 }
@@ -72,7 +72,7 @@ fn a_dropped_lease_is_a_client_that_went_away_and_not_the_servers_fault() {
     let bench = Bench::new(&[("a", 1, 1, None)]);
     drop(bench.admit());
     assert_eq!(bench.active(), 0);
-    assert!(bench.outcomes().is_empty());
+    assert_eq!(bench.failed(), 0);
     let figures = bench.store.load().pools[0].endpoints[0].record.figures();
     assert_eq!((figures.client_aborts, figures.connect_failures_in_a_row), (1, 0));
 }
@@ -82,7 +82,7 @@ fn a_lease_that_is_withdrawn_was_never_there() {
     let bench = Bench::new(&[("a", 1, 1, None)]);
     bench.admit().unwrap().withdraw();
     assert_eq!(bench.active(), 0);
-    assert!(bench.outcomes().is_empty());
+    assert_eq!(bench.failed(), 0);
     assert_eq!(bench.store.load().pools[0].endpoints[0].record.figures(), ServerFigures::default());
 }
 
@@ -95,7 +95,7 @@ fn a_panic_settles_and_counts_against_nobody() {
     }));
     assert!(caught.is_err());
     assert_eq!(bench.active(), 0);
-    assert!(bench.outcomes().is_empty());
+    assert_eq!(bench.failed(), 0);
     assert_eq!(bench.store.load().pools[0].endpoints[0].record.figures().client_aborts, 0);
 }
 
@@ -142,6 +142,45 @@ fn a_made_connection_ends_a_row_of_failures() {
     assert_eq!(row(), 0);
 }
 
+#[test]
+fn a_request_is_outstanding_until_its_answer_begins_and_while_its_client_sends_it_is_not() {
+    let bench = Bench::new(&[("a", 1, 1, None)]);
+    let mut lease = bench.admit().unwrap();
+    assert_eq!(bench.outstanding(), 1);
+    lease.excuse(true);
+    lease.excuse(true);
+    assert_eq!((bench.outstanding(), bench.active()), (0, 1), "the client is still sending it");
+    lease.excuse(false);
+    assert_eq!(bench.outstanding(), 1);
+    lease.answers(ANSWERED, Timestamp::from_nanos(7), 1);
+    lease.excuse(true);
+    assert_eq!((bench.outstanding(), bench.active()), (0, 1), "the answer streams");
+    let waits = bench.admit().unwrap();
+    assert_eq!(bench.outstanding(), 1);
+    drop(lease);
+    drop(waits);
+    assert_eq!((bench.outstanding(), bench.active()), (0, 0));
+    let record = Arc::clone(&bench.store.load().pools[0].endpoints[0].record);
+    assert_eq!(record.load.heard(), Timestamp::from_nanos(7));
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_a_failure_and_ends_a_row_of_timeouts_all_the_same() {
+    let bench = Bench::new(&[("a", 1, 1, None)]);
+    for _ in 0..2 {
+        bench.admit().unwrap().outcome(Outcome::ResponseTimeout);
+    }
+    let record = Arc::clone(&bench.store.load().pools[0].endpoints[0].record);
+    assert_eq!(record.load.failures_in_a_row(), 2);
+    let mut lease = bench.admit().unwrap();
+    lease.connected();
+    assert_eq!(record.load.failures_in_a_row(), 2, "a connection is no answer");
+    lease.answers(ANSWERED, Timestamp::ZERO, 1);
+    lease.outcome(Outcome::ResponseTimeout);
+    drop(lease);
+    assert_eq!((record.load.failures_in_a_row(), bench.failed()), (0, 3));
+}
+
 /// Two workers on one server of three places: never more, and none is left over.
 #[test]
 fn places_are_never_overrun_by_several_workers() {
@@ -151,11 +190,9 @@ fn places_are_never_overrun_by_several_workers() {
         for seed in 0..4 {
             let (store, load) = (&store, &load);
             scope.spawn(move || {
-                let (sender, _reports) = outcome_queue(Arc::clone(store.process()));
-                let outcomes = Rc::new(sender);
                 let snapshot = store.load();
                 for round in 0..2_000 {
-                    let lease = Lease::take(&snapshot.pools[0].endpoints[0], &outcomes, None);
+                    let lease = Lease::take(&snapshot.pools[0].endpoints[0], None);
                     assert!(load.active() <= 3, "seed {seed}, round {round}");
                     drop(lease);
                 }
@@ -170,7 +207,7 @@ fn a_server_that_has_refused_three_times_in_a_row_is_passed_over_before_control_
     let bench = Bench::new(&[("a", 1, 1, None), ("b", 2, 1, None), ("c", 3, 1, None)]);
     let endpoints = bench.store.load().pools[0].endpoints.clone();
     let refuse = |index: usize, times: usize| {
-        (0..times).for_each(|_| endpoints[index].record.count_outcome(Outcome::ConnectError));
+        (0..times).for_each(|_| endpoints[index].record.load.count_connect_failure());
     };
     let chosen = || -> Vec<usize> {
         let slot = || bench.admit().unwrap().endpoint().record.slot.0 as usize;
@@ -187,6 +224,6 @@ fn a_server_that_has_refused_three_times_in_a_row_is_passed_over_before_control_
     // Better a server that may refuse than none.
     refuse(2, 3);
     assert_eq!(chosen().iter().sum::<usize>(), 30);
-    endpoints[0].record.forget_connect_failures();
+    endpoints[0].record.forget_failures();
     assert_eq!(chosen(), [30, 0, 0]);
 }

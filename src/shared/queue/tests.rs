@@ -208,7 +208,7 @@ fn a_server_that_refuses_everybody_does_not_drain_the_queue() {
     queue.give_back(&b);
     assert_eq!(place_of(&mut first), Some(1));
     // As soon as it takes connections again, its place is remembered.
-    a.record.forget_connect_failures();
+    a.record.forget_failures();
     queue.give_back(&b);
     assert!(place_of(&mut second).is_some());
     assert!(queue.is_empty());

@@ -85,7 +85,7 @@ impl Registry {
             known.address = server.address.clone();
             known.named = Arc::default();
             known.incarnation += 1;
-            known.record.forget_connect_failures();
+            known.record.moves(known.incarnation);
         }
         self.places.insert(known.record.slot, place);
         Enrolled { record: Arc::clone(&known.record), incarnation: known.incarnation, named: Arc::clone(&known.named) }
@@ -100,7 +100,7 @@ impl Registry {
         }
         known.named = Arc::clone(addresses);
         known.incarnation += 1;
-        known.record.forget_connect_failures();
+        known.record.moves(known.incarnation);
         Some(known.incarnation)
     }
 

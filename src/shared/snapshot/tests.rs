@@ -5,7 +5,7 @@ use crate::base::id::ServerId;
 use crate::pure::config::{Places, ProcessLimits};
 use crate::pure::persistence::Persistence;
 use crate::pure::persistence::token::ServerTag;
-use crate::pure::pool::{Address, Method, Retry, SchedulerConfig, Server, Timeouts, Upstream};
+use crate::pure::pool::{Address, Method, Passive, Retry, SchedulerConfig, Server, Timeouts, Upstream};
 
 /// A server of a test's pool: name, port, weight, places.
 pub(crate) type TestServer<'a> = (&'a str, u16, u16, Option<u32>);
@@ -29,10 +29,16 @@ pub(crate) fn pool_of(name: &str, scheduler: impl Into<SchedulerConfig>, servers
         persistence: None,
         key_normalize: None,
         check: None,
+        detection: crate::pure::detection::Detection::default(),
+        feedback: None,
+        passive: Passive::default(),
+        orca: None,
+        agent_check: None,
         upstream: Upstream::default(),
         timeouts: Timeouts::default(),
         retry: Retry::default(),
         queue: None,
+        recovery: None,
         slow_start: None,
     })
 }
@@ -49,6 +55,9 @@ pub(crate) fn config_of(pools: Vec<Arc<Pool>>) -> Arc<Config> {
         secret: None,
         access_log: None,
         admin: None,
+        alert: Arc::default(),
+        machines: Arc::default(),
+        feedback: None,
         process: ProcessLimits::default(),
         places: Places::default(),
     })
@@ -138,7 +147,7 @@ fn a_reload_keeps_numbers_counters_and_unaffected_states() {
     let before = store.load();
     for endpoint in &before.pools[0].endpoints {
         endpoint.record.count_request();
-        endpoint.record.count_outcome(crate::shared::outcome::Outcome::ConnectError);
+        endpoint.record.load.count_connect_failure();
         assert!(endpoint.record.load.try_reserve(None));
     }
     // b comes first, a1 is gone, a2 moves, a3 gets another weight, a4 is new.
@@ -192,6 +201,7 @@ fn new_addresses_of_a_name_keep_all_but_state_and_failures() {
     assert!(publish(&[2, 3]));
     let first = store.load();
     first.pools[0].endpoints[0].record.count_outcome(crate::shared::outcome::Outcome::ConnectError);
+    first.pools[0].endpoints[0].record.load.count_connect_failure();
     set(&store, 0, SUSPECT);
     set(&store, 1, State::Drained);
     let before = store.load();

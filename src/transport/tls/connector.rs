@@ -19,7 +19,7 @@ use crate::base::time;
 use crate::pure::pool::{Address, Pool, UpstreamProtocol, UpstreamTls, Verification};
 use crate::pure::proxy_protocol::{Source, Version};
 use crate::shared::endpoint::Endpoint;
-use crate::transport::dial::{DialError, dial_announced};
+use crate::transport::dial::{DialError, Dialled, dial_announced};
 use crate::transport::tls::authorities::{SystemAuthorities, read_authorities};
 use crate::transport::tls::certificate::{CertificateError, load_certificate};
 use crate::transport::tls::server_stream::ServerTlsStream;
@@ -111,6 +111,25 @@ impl TlsConnector {
         Self { config: Arc::new(config), server_name: self.server_name.clone() }
     }
 
+    /// The same without any memory of sessions: each handshake is a whole one, in which the server shows its certificate.
+    #[must_use]
+    pub fn without_sessions(&self) -> Self {
+        let mut config = ClientConfig::clone(&self.config);
+        config.resumption = Resumption::disabled();
+        Self { config: Arc::new(config), server_name: self.server_name.clone() }
+    }
+
+    /// Shakes hands with the server of that address on a connection to it. There is no bound in time.
+    ///
+    /// # Errors
+    /// [`DialError::Handshake`].
+    pub async fn shake_hands(&self, address: &Address, dialled: Dialled) -> Result<ServerTlsStream, DialError> {
+        let nameless = || DialError::Handshake(std::io::ErrorKind::InvalidInput.into());
+        let name = self.name_for(address).ok_or_else(nameless)?;
+        let handshake = tokio_rustls::TlsConnector::from(Arc::clone(&self.config)).connect(name, dialled);
+        handshake.await.map(ServerTlsStream::new).map_err(DialError::Handshake)
+    }
+
     /// The name that a server's certificate has to be for, and that it is asked for (SNI; never for an address).
     fn name_for(&self, address: &Address) -> Option<ServerName<'static>> {
         if let Some(name) = &self.server_name {
@@ -122,6 +141,20 @@ impl TlsConnector {
             Address::Unix(_) => None,
         }
     }
+}
+
+/// What a client demands that verifies whom it speaks with, and shows no certificate; `alpn` has the protocols that are offered.
+///
+/// # Errors
+/// [`UpstreamTlsError`] where the authorities can't be used.
+pub fn client_config(
+    verification: &Verification,
+    system: &mut SystemAuthorities,
+    alpn: &[&[u8]],
+) -> Result<ClientConfig, UpstreamTlsError> {
+    let tls = UpstreamTls { verification: verification.clone(), ..UpstreamTls::default() };
+    let connector = TlsConnector::new(&tls, system, alpn)?;
+    Ok(Arc::unwrap_or_clone(connector.config))
 }
 
 /// The connectors of the pools whose servers speak TLS, by the pools' names.
@@ -143,6 +176,11 @@ pub fn connectors<'a>(
     Ok(connectors)
 }
 
+/// The same connectors with memories of sessions of their own, for another thread.
+pub fn with_own_sessions(connectors: &Connectors) -> Connectors {
+    connectors.iter().map(|(pool, connector)| (Arc::clone(pool), connector.with_own_sessions())).collect()
+}
+
 /// Connects to a server, sends the PROXY header where there is one, and shakes hands, all within `timeout`.
 /// [`ServerTlsStream::protocol`] says which protocol the server has chosen of those offered.
 ///
@@ -155,17 +193,11 @@ pub async fn dial_tls(
     header: Option<(Version, Source)>,
     timeout: Duration,
 ) -> Result<ServerTlsStream, DialError> {
-    let nameless = || DialError::Handshake(std::io::ErrorKind::InvalidInput.into());
-    let name = connector.name_for(&endpoint.server.address).ok_or_else(nameless)?;
     let begun = time::now();
     let dialled = dial_announced(endpoint, header, timeout).await?;
     let left = timeout.saturating_sub(time::now().since(begun));
-    let handshake = tokio_rustls::TlsConnector::from(Arc::clone(&connector.config)).connect(name, dialled);
-    match tokio::time::timeout(left, handshake).await {
-        Ok(Ok(stream)) => Ok(ServerTlsStream::new(stream)),
-        Ok(Err(error)) => Err(DialError::Handshake(error)),
-        Err(_elapsed) => Err(DialError::TimedOut),
-    }
+    let handshake = connector.shake_hands(&endpoint.server.address, dialled);
+    tokio::time::timeout(left, handshake).await.unwrap_or(Err(DialError::TimedOut))
 }
 
 /// What is offered to servers that are spoken to by `protocol`.

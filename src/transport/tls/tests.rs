@@ -51,7 +51,7 @@ pub(crate) fn client(
 }
 
 /// Shakes hands, lets the client read one byte (and its tickets with it), and gives both ends.
-fn connect(
+pub(super) fn connect(
     server: &Arc<ServerConfig>,
     client: &Arc<ClientConfig>,
     name: &str,

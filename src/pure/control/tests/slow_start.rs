@@ -204,7 +204,7 @@ fn new_addresses_do_not_end_a_slow_start_and_do_not_begin_one() {
 #[test]
 fn a_reload_that_changes_the_weight_or_takes_slow_start_away_is_followed_at_once() {
     let mut bench = bench();
-    bench.recover(State::Down);
+    bench.recover(SUSPECT);
     let heavy = Watched { state: State::Recovering, share: Share::of(200), whole: Share::of(200), ..slow(0) };
     assert_eq!(bench.handle(Event::Reload(&[heavy.clone(), slow(1)])), [Effect::SetShare(S0, Share::of(20))]);
     bench.handle(Event::Reload(&[Watched { slow_start: None, share: Share::of(20), ..heavy }, slow(1)]));

@@ -86,3 +86,25 @@ fn a_unix_socket_has_no_name_of_its_own() {
     assert!(connector.name_for(&Address::Unix("/run/app".into())).is_none());
     assert!(connector.name_for(&Address::Name("app.internal".to_owned(), 1)).is_some());
 }
+
+#[test]
+fn a_connector_without_sessions_shakes_hands_in_full_each_time() {
+    let folder = TempDir::new().unwrap();
+    let files = files(folder.path(), &["app.internal"]);
+    let verification = Verification::Authorities(files.certificate.clone());
+    let tls = UpstreamTls { verification, ..UpstreamTls::default() };
+    let connector = TlsConnector::new(&tls, &mut SystemAuthorities::default(), &[]).unwrap();
+    let table =
+        Arc::new(CertificateTable::new(vec![load_certificate(&files).unwrap()], [127, 0, 0, 1].into()).unwrap());
+    let tickets = TicketSecret::from_bytes(&[7; 32]).ticketer(ClientCertificates::None);
+    let server = crate::transport::tls::server_config(table, tickets, &[]).unwrap();
+    let kinds = |connector: &TlsConnector| {
+        [(); 2].map(|()| {
+            let (server, _) =
+                crate::transport::tls::tests::connect(&server, &connector.config, "app.internal").unwrap();
+            server.handshake_kind().unwrap()
+        })
+    };
+    assert_eq!(kinds(&connector.without_sessions()), [rustls::HandshakeKind::Full; 2]);
+    assert_eq!(kinds(&connector)[1], rustls::HandshakeKind::Resumed, "as requests do");
+}

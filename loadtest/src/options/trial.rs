@@ -1,0 +1,106 @@
+//! The command line of the experiments about failure and feedback.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::kill::Fault;
+
+/// What these experiments share.
+#[derive(Args)]
+pub struct Trial {
+    /// Short runs, to see whether everything works
+    #[arg(long)]
+    pub quick: bool,
+    /// Who is measured [default: all that the experiment compares; a wrong name says which there are]
+    #[arg(long, value_delimiter = ',')]
+    pub products: Vec<String>,
+    /// Where what is drawn by lot begins
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// The binary to measure, with `pointsman-agent` beside it [default: this workspace's, built with --release]
+    #[arg(long)]
+    pub pointsman: Option<PathBuf>,
+    /// The proxy's core [default: the last]
+    #[arg(long)]
+    pub proxy_core: Option<usize>,
+    /// The cores of servers and clients [default: all others]
+    #[arg(long, value_delimiter = ',')]
+    pub load_cores: Option<Vec<usize>>,
+    /// Where pictures go [default: loadtest/results]
+    #[arg(long)]
+    pub results: Option<PathBuf>,
+    /// Also write the report to this file
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Mttr {
+    #[command(flatten)]
+    pub trial: Trial,
+    /// As the paper has it: an overload every 5 minutes, for an hour a row
+    #[arg(long, conflicts_with = "quick")]
+    pub full: bool,
+    /// Overloads in each row [default: 12, with --quick 2]
+    #[arg(long)]
+    pub rounds: Option<u32>,
+    /// Seconds of a healthy load of 95 % [default: 60, with --quick 15; 0: none]
+    #[arg(long)]
+    pub healthy: Option<u64>,
+}
+
+#[derive(Args)]
+pub struct Kill {
+    #[command(flatten)]
+    pub trial: Trial,
+    /// What happens to a server [default: all]
+    #[arg(long, value_delimiter = ',')]
+    pub faults: Vec<Fault>,
+    /// Requests a second
+    #[arg(long, default_value_t = 2_000)]
+    pub rate: u32,
+}
+
+#[derive(Args)]
+pub struct Feedback {
+    #[command(flatten)]
+    pub trial: Trial,
+    /// Seconds of each part [default: 36, with --quick 12]
+    #[arg(long)]
+    pub seconds: Option<u64>,
+}
+
+#[derive(Args)]
+pub struct Namespaces {
+    #[command(flatten)]
+    pub trial: Trial,
+    /// For how long
+    #[arg(long, default_value_t = 5.0)]
+    pub minutes: f64,
+    /// Packets that are lost, in percent
+    #[arg(long, default_value_t = 1.0)]
+    pub loss: f64,
+    /// A packet takes up to so many milliseconds longer
+    #[arg(long, default_value_t = 20)]
+    pub jitter: u64,
+}
+
+#[derive(Args)]
+pub struct Capacity {
+    /// The server [default: one of this program's own, whose capacity is known]
+    pub address: Option<SocketAddr>,
+    /// What is asked for
+    #[arg(long, default_value = "/")]
+    pub path: String,
+    /// Seconds of each step
+    #[arg(long, default_value_t = 2.0)]
+    pub seconds: f64,
+    /// The most requests at a time
+    #[arg(long, default_value_t = 1_024)]
+    pub most: usize,
+    /// Also write the report to this file
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+}

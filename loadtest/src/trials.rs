@@ -1,0 +1,108 @@
+//! The experiments about failure and feedback as the command line names them: their sizes, long or quick, and their reports.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::cable::Quality;
+use crate::experiment::Ground;
+use crate::failure::{Outcome, While};
+use crate::kill::{self, Fault};
+use crate::mttr::{self, Timeline};
+use crate::options::{Capacity, Feedback, Kill, Mttr, Namespaces, Trial};
+use crate::proxy::Product;
+use crate::rival::{self, Rival};
+use crate::{capacity, feedback, namespaces};
+
+fn say(line: String) {
+    eprintln!("{line}");
+}
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// Where pictures go, unless another folder was named.
+fn folder(trial: &Trial) -> PathBuf {
+    trial.results.clone().unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("results"))
+}
+
+fn set_up(trial: &Trial, all: &[Rival]) -> Outcome<(Vec<Rival>, Ground)> {
+    let rivals = rival::chosen(all, &trial.products)?;
+    let products: Vec<Product> = rivals.iter().map(|rival| rival.product).collect();
+    let cores = (trial.proxy_core, trial.load_cores.clone());
+    Ok((rivals, Ground::set_up(&products, trial.pointsman.clone(), cores)?))
+}
+
+fn titled(title: &str, ground: &Ground, text: &str) -> String {
+    format!("# {title}\n\n{}\n{text}", ground.facts.join("\n"))
+}
+
+/// `loadtest mttr`: the report, and whether no target was missed.
+pub fn mttr(options: &Mttr) -> Outcome<(String, bool)> {
+    let trial = &options.trial;
+    let (rounds, overload, quiet, healthy) = match (options.full, trial.quick) {
+        (true, _) => (12, 10, 290, 60),
+        (false, false) => (12, 10, 20, 60),
+        (false, true) => (2, 10, 10, 15),
+    };
+    let rounds = options.rounds.unwrap_or(rounds).clamp(1, 100);
+    let timeline = Timeline { rounds, overload: seconds(overload), quiet: seconds(quiet) };
+    let healthy = seconds(options.healthy.unwrap_or(healthy).min(3_600));
+    let (rivals, mut ground) = set_up(trial, &mttr::RIVALS)?;
+    let experiment = mttr::Mttr { rivals, timeline, healthy, seed: trial.seed };
+    let (text, passed) = experiment.run(&mut ground, say)?;
+    Ok((titled("What overloads cost", &ground, &text), passed))
+}
+
+/// `loadtest kill`: the report, and whether no target was missed.
+pub fn kill(options: &Kill) -> Outcome<(String, bool)> {
+    let trial = &options.trial;
+    let (well, fault, back) = if trial.quick { (2, 4, 8) } else { (5, 8, 16) };
+    let timeline = kill::Timeline { well: seconds(well), fault: seconds(fault), back: seconds(back) };
+    let all = [Fault::Killed, Fault::Hanging, Fault::Failing, Fault::Vanished];
+    let faults = if options.faults.is_empty() { all.to_vec() } else { options.faults.clone() };
+    let (rivals, mut ground) = set_up(trial, &kill::RIVALS)?;
+    let rate = options.rate.clamp(1, 20_000);
+    let experiment = kill::Kill { rivals, faults, rate, timeline, seed: trial.seed };
+    let (text, passed) = experiment.run(&mut ground, &folder(trial), say)?;
+    Ok((titled("What clients notice of a failure", &ground, &text), passed))
+}
+
+/// `loadtest feedback`: the report, and whether no target was missed.
+pub fn feedback(options: &Feedback) -> Outcome<(String, bool)> {
+    let trial = &options.trial;
+    let (duration, bursts, repeats) =
+        if trial.quick { (12, vec![50, 400], 1) } else { (36, vec![50, 100, 200, 400, 800], 3) };
+    let duration = seconds(options.seconds.unwrap_or(duration).clamp(2, 600));
+    let (rivals, mut ground) = set_up(trial, &feedback::RIVALS)?;
+    let experiment = feedback::Feedback { rivals, duration, bursts, repeats, seed: trial.seed };
+    let (text, passed) = experiment.run(&mut ground, &folder(trial), say)?;
+    Ok((titled("Whether feedback keeps servers even", &ground, &text), passed))
+}
+
+/// `loadtest namespaces`: the report, and whether no target was missed.
+pub fn namespaces(options: &Namespaces) -> Outcome<(String, bool)> {
+    let trial = &options.trial;
+    crate::cable::require_root()?;
+    let minutes = if trial.quick { 0.25 } else { options.minutes.min(60.0) };
+    let duration = Duration::try_from_secs_f64(minutes * 60.0).doing(|| "reading --minutes".to_owned())?;
+    let quality = Quality {
+        loss: (options.loss / 100.0).clamp(0.0, 1.0),
+        jitter: Duration::from_millis(options.jitter.min(1_000)),
+    };
+    let (_, mut ground) = set_up(trial, &namespaces::RIVALS)?;
+    let experiment = namespaces::Namespaces { duration, quality, seed: trial.seed };
+    let (text, passed) = experiment.run(&mut ground)?;
+    Ok((titled("Behind a cable that loses packets", &ground, &text), passed))
+}
+
+/// `loadtest capacity`: the report, and whether our own server's capacity was found, if it was that.
+pub fn capacity(options: &Capacity) -> Outcome<(String, bool)> {
+    crate::machine::require(&["taskset", "setpriv"])?;
+    crate::machine::raise_descriptors()?;
+    let step =
+        Duration::try_from_secs_f64(options.seconds.clamp(0.1, 60.0)).doing(|| "reading --seconds".to_owned())?;
+    let most = options.most.clamp(1, 10_000);
+    let experiment = capacity::Capacity { address: options.address, path: options.path.clone(), step, most };
+    experiment.run(say)
+}

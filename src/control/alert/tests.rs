@@ -1,0 +1,237 @@
+//! Alerts delivered to real servers: a web server whose requests are looked at, a mail server that is played line by line.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+
+use aws_lc_rs::hmac;
+
+use super::*;
+use crate::base::id::ServerId;
+use crate::pure::alert::Occasion;
+use crate::pure::alert::target::{Mail, MailTls, Webhook};
+use crate::pure::config::{SecretFile, load_text};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn alert(occasion: Occasion) -> Alert {
+    let server = ServerId { pool: "app".into(), server: "a1".into() };
+    Alert { occasion, server, because: "a check failed: connection refused".to_owned(), held_back: 0 }
+}
+
+/// Passwords of a file that says `secret words`.
+fn passwords(folder: &std::path::Path) -> (PathBuf, Passwords) {
+    let file = folder.join("secret");
+    std::fs::write(&file, "secret words\n").unwrap();
+    let mut config = load_text("listen \"127.0.0.1:1\"\nrule respond=404\n").unwrap();
+    let place = config.places.rules[0].node.clone();
+    config.places.secret_files.push(SecretFile { file: file.clone(), place });
+    (file, Passwords::read(&config).unwrap())
+}
+
+/// A request as a web server sees it.
+#[derive(Debug)]
+struct Posted {
+    head: String,
+    body: String,
+}
+
+impl Posted {
+    fn field(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+}
+
+/// A web server that answers with these statuses, one after the other.
+fn web_server(statuses: &'static [u16]) -> (std::net::SocketAddr, Receiver<Posted>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (told, posted) = channel();
+    std::thread::spawn(move || {
+        for status in statuses {
+            let (mut stream, _) = listener.accept().unwrap();
+            told.send(read_request(&stream)).unwrap();
+            write!(stream, "HTTP/1.1 {status} x\r\nContent-Length: 0\r\n\r\n").unwrap();
+        }
+    });
+    (address, posted)
+}
+
+fn read_request(stream: &TcpStream) -> Posted {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut head).unwrap() > 0, "{head:?}");
+    }
+    let mut posted = Posted { head, body: String::new() };
+    let length = posted.field("content-length").unwrap().parse().unwrap();
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    posted.body = String::from_utf8(body).unwrap();
+    posted
+}
+
+fn webhook(address: std::net::SocketAddr, secret_file: Option<PathBuf>) -> Targets {
+    let webhook = Webhook {
+        is_tls: false,
+        host: address.ip().to_string(),
+        port: address.port(),
+        authority: address.to_string(),
+        path: "/hook?a=b".to_owned(),
+        secret_file,
+        ca: None,
+    };
+    Targets { webhooks: vec![webhook], mails: Vec::new() }
+}
+
+fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = time::now() + PATIENCE;
+    while !is_so() {
+        assert!(time::now() < deadline, "in vain: {what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_webhook_gets_json_with_a_signature_that_fits() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, passwords) = passwords(folder.path());
+    let (address, posted) = web_server(&[204]);
+    let alerter = Alerter::start(&webhook(address, Some(file)), &passwords).unwrap();
+    alerter.send(&alert(Occasion::Down));
+    let posted = posted.recv_timeout(PATIENCE).unwrap();
+    assert!(posted.head.starts_with("POST /hook?a=b HTTP/1.1\r\n"), "{}", posted.head);
+    assert_eq!(posted.field("host"), Some(address.to_string().as_str()));
+    assert_eq!(posted.field("content-type"), Some("application/json"));
+    let body: serde_json::Value = serde_json::from_str(&posted.body).unwrap();
+    for (name, value) in [("event", "down"), ("pool", "app"), ("server", "a1")] {
+        assert_eq!(body[name], value, "{body}");
+    }
+    assert_eq!(body["text"], "server app/a1 is down: a check failed: connection refused");
+    let at = posted.field("x-pointsman-timestamp").unwrap();
+    assert_eq!(body["at"].as_u64(), at.parse().ok());
+    let key = hmac::Key::new(hmac::HMAC_SHA256, b"secret words");
+    let tag = hmac::sign(&key, format!("{at}.{}", posted.body).as_bytes());
+    assert_eq!(posted.field("x-pointsman-signature"), Some(format!("sha256={}", hex(tag.as_ref())).as_str()));
+    wait_for("the count", || alerter.counts().sent == 1);
+}
+
+#[test]
+fn a_webhook_without_a_secret_gets_no_signature() {
+    let (address, posted) = web_server(&[200]);
+    let alerter = Alerter::start(&webhook(address, None), &Passwords::default()).unwrap();
+    alerter.send(&alert(Occasion::Recovered));
+    assert_eq!(posted.recv_timeout(PATIENCE).unwrap().field("x-pointsman-signature"), None);
+}
+
+#[test]
+fn a_server_that_is_in_trouble_is_tried_again_with_the_same_alert_and_a_refusal_is_final() {
+    let (address, posted) = web_server(&[503, 200, 404]);
+    let alerter = Alerter::start(&webhook(address, None), &Passwords::default()).unwrap();
+    alerter.send(&alert(Occasion::Down));
+    let [first, second] = [0; 2].map(|_| posted.recv_timeout(PATIENCE).unwrap().body);
+    assert_eq!(first, second);
+    alerter.send(&alert(Occasion::GivenUp));
+    posted.recv_timeout(PATIENCE).unwrap();
+    wait_for("the counts", || (alerter.counts().sent, alerter.counts().failed) == (1, 1));
+}
+
+#[test]
+fn alerts_that_find_their_queue_full_are_dropped_and_counted() {
+    // Nobody ever answers.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let alerter = Alerter::start(&webhook(listener.local_addr().unwrap(), None), &Passwords::default()).unwrap();
+    for _ in 0..QUEUE_MAX + 5 {
+        alerter.send(&alert(Occasion::Down));
+    }
+    // One is under way, if its thread has been that quick.
+    assert!((4..=5).contains(&alerter.counts().dropped), "{:?}", alerter.counts());
+}
+
+/// A mail server that takes one mail and tells what it was told.
+fn mail_server() -> (u16, Receiver<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (told, heard) = channel();
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut out = stream.try_clone().unwrap();
+        let mut lines = Vec::new();
+        let mut is_data = false;
+        out.write_all(b"220 mail.test ESMTP\r\n").unwrap();
+        for line in BufReader::new(stream).lines() {
+            let Ok(line) = line else { break };
+            let command = line.split(' ').next().unwrap_or_default().to_ascii_uppercase();
+            let answer = match command.as_str() {
+                "." if is_data => {
+                    is_data = false;
+                    "250 taken\r\n"
+                }
+                _ if is_data => "",
+                "EHLO" => "250-mail.test\r\n250-AUTH PLAIN\r\n250 8BITMIME\r\n",
+                "AUTH" => "235 welcome\r\n",
+                "DATA" => {
+                    is_data = true;
+                    "354 go on\r\n"
+                }
+                "QUIT" => "221 bye\r\n",
+                _ => "250 fine\r\n",
+            };
+            lines.push(line);
+            out.write_all(answer.as_bytes()).unwrap();
+            if command == "QUIT" {
+                break;
+            }
+        }
+        told.send(lines).unwrap();
+    });
+    (port, heard)
+}
+
+fn mail(port: u16, tls: MailTls, login: Option<(String, PathBuf)>) -> Targets {
+    let to = vec!["ops@a.test".to_owned(), "more@b.test".to_owned()];
+    let (from, host) = ("pointsman@a.test".to_owned(), "127.0.0.1".to_owned());
+    Targets { webhooks: Vec::new(), mails: vec![Mail { to, from, host, port, tls, login, ca: None }] }
+}
+
+#[test]
+fn a_mail_reaches_its_server_with_login_sender_receivers_and_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, passwords) = passwords(folder.path());
+    let (port, heard) = mail_server();
+    let alerter = Alerter::start(&mail(port, MailTls::Off, Some(("me".to_owned(), file))), &passwords).unwrap();
+    alerter.send(&alert(Occasion::Down));
+    wait_for("the count", || alerter.counts().sent == 1);
+    let lines = heard.recv_timeout(PATIENCE).unwrap();
+    let text = lines.join("\n");
+    // \0me\0secret words
+    for expected in [
+        "AUTH PLAIN AG1lAHNlY3JldCB3b3Jkcw==",
+        "MAIL FROM:<pointsman@a.test>",
+        "RCPT TO:<ops@a.test>",
+        "RCPT TO:<more@b.test>",
+        "From: pointsman@a.test",
+        "Subject: pointsman: app/a1 is down",
+        "Message-ID: <",
+        "Date: ",
+        "server app/a1 is down: a check failed: connection refused",
+    ] {
+        assert!(text.contains(expected), "no {expected:?} in\n{text}");
+    }
+}
+
+#[test]
+fn a_server_without_starttls_gets_no_mail_where_tls_is_demanded() {
+    let (port, heard) = mail_server();
+    let targets = mail(port, MailTls::StartTls, None);
+    let mailer = mail::Mailer::new(&targets.mails[0], &Passwords::default()).unwrap();
+    let message = Message { alert: alert(Occasion::Down), at: time::wall_clock(), id: random_id() };
+    assert!(mailer.send(&message).is_err());
+    let lines = heard.recv_timeout(PATIENCE).unwrap();
+    assert!(!lines.iter().any(|line| line.starts_with("MAIL") || line.starts_with("DATA")), "{lines:?}");
+}

@@ -1,0 +1,229 @@
+//! What servers say of themselves, from whichever thread hears it, on its way to control; and what control says to agents.
+//!
+//! Both ways are bounded queues, and nobody waits at either: a report for which there is no room is dropped and counted, and so
+//! is an order. The threads hold no lock that a worker takes. It refuses to judge what is said.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::base::id::ServerSlot;
+use crate::control::agent_check;
+use crate::control::feedback::{self, BoundSocket, OpenError};
+use crate::pure::config::Config;
+use crate::pure::feedback::keys::MasterKey;
+use crate::pure::feedback::report::{Report, Source};
+use crate::pure::feedback::wire::{OrderKind, RestartNews};
+use crate::shared::counters::ProcessCounters;
+use crate::shared::snapshot::SnapshotStore;
+
+/// The most reports that wait for control.
+pub const REPORTS_MAX: usize = 4_096;
+
+/// The most orders that wait to be sent.
+pub const ORDERS_MAX: usize = 4_096;
+
+/// Something that a server has said of itself, and whoever heard it believes that it did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heard {
+    /// The server.
+    pub slot: ServerSlot,
+    /// Who brought it.
+    pub source: Source,
+    /// What it says.
+    pub report: Report,
+    /// How the last restart went that its agent was ordered.
+    pub restart: Option<RestartNews>,
+}
+
+/// A thread's way to control.
+#[derive(Clone, Debug)]
+pub struct ReportSender {
+    queue: mpsc::Sender<Heard>,
+    process: Arc<ProcessCounters>,
+}
+
+impl ReportSender {
+    /// Tells control; where there is no room it is dropped and counted.
+    pub fn send(&self, heard: Heard) {
+        if self.queue.try_send(heard).is_err() {
+            self.process.feedback.dropped.add(1);
+        }
+    }
+}
+
+/// An order on its way to an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgentOrder {
+    /// The server.
+    pub slot: ServerSlot,
+    /// What is wanted.
+    pub kind: OrderKind,
+    /// By this its agent's news refer to it.
+    pub number: u64,
+}
+
+/// Control's way to the agents.
+#[derive(Clone, Debug)]
+pub struct OrderSender {
+    queue: mpsc::Sender<AgentOrder>,
+    /// The next number: an odd one, for the feedback thread's own are even.
+    next_number: Arc<AtomicU64>,
+    process: Arc<ProcessCounters>,
+}
+
+impl OrderSender {
+    /// Sends an order to a server's agent, if anything has been heard of that. Returns its number; `None`: it will not be sent. It
+    /// may be lost on its way in any case: whoever needs an answer asks again.
+    pub fn send(&self, slot: ServerSlot, kind: OrderKind) -> Option<u64> {
+        let number = self.next_number.fetch_add(2, Ordering::Relaxed);
+        let is_sent = self.queue.try_send(AgentOrder { slot, kind, number }).is_ok();
+        if !is_sent {
+            self.process.feedback.orders_failed.add(1);
+        }
+        is_sent.then_some(number)
+    }
+
+    /// Asks a server's agent for a report.
+    pub fn ask(&self, slot: ServerSlot) {
+        self.send(slot, OrderKind::Question);
+    }
+}
+
+/// Control's ends.
+#[derive(Debug)]
+pub struct Inputs {
+    /// What was heard.
+    pub heard: mpsc::Receiver<Heard>,
+    /// The way to the agents.
+    pub orders: OrderSender,
+}
+
+impl Inputs {
+    /// Ends that nobody is at: nothing is heard, and no order arrives.
+    pub fn none(process: &Arc<ProcessCounters>) -> Self {
+        queues(process).0
+    }
+}
+
+/// Control's ends, and the others.
+pub(in crate::control) fn queues(process: &Arc<ProcessCounters>) -> (Inputs, ReportSender, mpsc::Receiver<AgentOrder>) {
+    let (reports, heard) = mpsc::channel(REPORTS_MAX);
+    let (orders, ordered) = mpsc::channel(ORDERS_MAX);
+    let next_number = Arc::new(AtomicU64::new(1));
+    let orders = OrderSender { queue: orders, next_number, process: Arc::clone(process) };
+    (Inputs { heard, orders }, ReportSender { queue: reports, process: Arc::clone(process) }, ordered)
+}
+
+/// What is opened before the process becomes another user: the socket for reports, and the key that they are held against.
+#[derive(Debug, Default)]
+pub struct OpenInputs {
+    feedback: Option<(BoundSocket, MasterKey)>,
+}
+
+impl OpenInputs {
+    /// Opens what the configuration asks for.
+    ///
+    /// # Errors
+    /// [`OpenError`] where the socket can't be bound.
+    pub fn open(config: &Config, master: Option<MasterKey>) -> Result<Self, OpenError> {
+        let feedback = match config.feedback.as_ref().zip(master) {
+            Some((feedback, master)) => Some((BoundSocket::open(feedback)?, master)),
+            None => None,
+        };
+        Ok(Self { feedback })
+    }
+
+    /// Starts the threads that listen and ask, as far as the configuration wants any. Servers that are asked what they say are
+    /// asked from then on.
+    ///
+    /// # Errors
+    /// Where a thread or its runtime can't be made.
+    pub fn start(self, store: &Arc<SnapshotStore>) -> io::Result<(Inputs, InputThreads)> {
+        let (inputs, reports, ordered) = queues(store.process());
+        let mut threads = InputThreads::default();
+        if let Some((socket, master)) = self.feedback {
+            let local = socket.local;
+            threads.add("feedback", |stop| {
+                feedback::start(socket, master, Arc::clone(store), reports.clone(), ordered, stop)
+            })?;
+            tracing::info!("agents may report to {local}");
+        }
+        let asks = store.load().config.pools.iter().any(|pool| pool.agent_check.is_some());
+        if asks {
+            threads.add("agent-check", |stop| agent_check::start(Arc::clone(store), reports, stop))?;
+        }
+        Ok((inputs, threads))
+    }
+}
+
+/// The threads; they end when this is dropped.
+#[derive(Debug, Default)]
+pub struct InputThreads(Vec<InputThread>);
+
+#[derive(Debug)]
+struct InputThread {
+    name: &'static str,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl InputThreads {
+    fn add(
+        &mut self,
+        name: &'static str,
+        start: impl FnOnce(oneshot::Receiver<()>) -> io::Result<JoinHandle<()>>,
+    ) -> io::Result<()> {
+        let (stop, stopped) = oneshot::channel();
+        let thread = Some(start(stopped)?);
+        self.0.push(InputThread { name, stop: Some(stop), thread });
+        Ok(())
+    }
+
+    /// The name of one that has ended. Unless this is being dropped, something is wrong.
+    pub fn finished(&self) -> Option<&'static str> {
+        let is_finished = |thread: &&InputThread| thread.thread.as_ref().is_some_and(JoinHandle::is_finished);
+        self.0.iter().find(is_finished).map(|thread| thread.name)
+    }
+}
+
+impl Drop for InputThread {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // One that ended in a panic is ended too.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_finds_no_room_is_counted_and_nobody_waits() {
+        let process = Arc::<ProcessCounters>::default();
+        let (inputs, reports, ordered) = queues(&process);
+        let heard = Heard { slot: ServerSlot(1), source: Source::Agent, report: Report::default(), restart: None };
+        for _ in 0..REPORTS_MAX + 3 {
+            reports.send(heard.clone());
+        }
+        assert_eq!((process.feedback.dropped.get(), process.feedback.lost()), (3, 3));
+        assert_eq!(inputs.orders.send(ServerSlot(1), OrderKind::Restart), Some(1));
+        assert_eq!(inputs.orders.send(ServerSlot(1), OrderKind::Question), Some(3), "numbers are odd here");
+        drop(ordered);
+        assert_eq!(inputs.orders.send(ServerSlot(1), OrderKind::Question), None);
+        assert_eq!(process.feedback.orders_failed.get(), 1);
+    }
+
+    #[test]
+    fn where_nobody_speaks_nothing_is_heard() {
+        let mut inputs = Inputs::none(&Arc::default());
+        assert!(inputs.heard.try_recv().is_err());
+        inputs.orders.ask(ServerSlot(0));
+    }
+}

@@ -1,0 +1,181 @@
+//! Recovery's steps, taken: each by itself, off the control loop, within its timeout, and its end is always told.
+//!
+//! It decides nothing, and nothing here ever waits for the control loop or makes it wait. Passwords are never on a command
+//! line and never in a log.
+
+mod ipmi;
+mod wake;
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use crate::control::inputs::OrderSender;
+use crate::control::passwords::Passwords;
+use crate::control::probe::{self, ProbeError};
+use crate::pure::feedback::wire::OrderKind;
+use crate::pure::pool::{Address, Pool};
+use crate::pure::recovery::plan::{Machine, Plan};
+use crate::pure::recovery::{RUNS_MAX, Step, StepFailure, StepId};
+use crate::shared::endpoint::Endpoint;
+use crate::transport::tls::{Connectors, TlsConnector, with_own_sessions};
+
+/// How often a machine is asked before it is taken for dead, and how long each answer has.
+const PINGS: u32 = 3;
+const PING_TIMEOUT: Duration = Duration::from_millis(600);
+
+/// How a step ended.
+pub(super) type StepResult = (StepId, Result<(), StepFailure>);
+
+/// For whom a step is taken.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    /// The server.
+    pub(super) endpoint: Arc<Endpoint>,
+    /// Its pool.
+    pub(super) pool: Arc<Pool>,
+    /// What its pool allows.
+    pub(super) plan: Arc<Plan>,
+    /// What is known of its machine.
+    pub(super) machine: Option<Machine>,
+}
+
+/// Takes steps.
+#[derive(Debug)]
+pub(super) struct Steps {
+    passwords: Passwords,
+    /// The way to agents.
+    orders: OrderSender,
+    /// How checks shake hands.
+    connectors: Connectors,
+    done: mpsc::Sender<StepResult>,
+}
+
+impl Steps {
+    /// Takers of steps, and where their ends come out.
+    pub(super) fn new(
+        passwords: Passwords,
+        orders: OrderSender,
+        connectors: &Connectors,
+    ) -> (Self, mpsc::Receiver<StepResult>) {
+        // One step of each machine that is worked on, and those that ended too late.
+        let (done, results) = mpsc::channel(RUNS_MAX * 2);
+        (Self { passwords, orders, connectors: with_own_sessions(connectors), done }, results)
+    }
+
+    /// Takes these passwords from now on.
+    pub(super) fn learn(&mut self, passwords: Passwords) {
+        self.passwords = passwords;
+    }
+
+    /// Begins a step; its end comes as a result. It must be called on a local runtime.
+    pub(super) fn begin(&self, id: StepId, step: Step, target: Target) {
+        let (done, timeout) = (self.done.clone(), step.timeout());
+        match step {
+            Step::PowerCycle => {
+                let order = ipmi::Order::new(&target, &self.passwords, timeout);
+                // A thread of its own: programs are waited for. It ends with its timeout.
+                let work = move || {
+                    let result = order.and_then(|order| order.power_cycle());
+                    let _ = done.blocking_send((id, result));
+                };
+                if let Err(error) = std::thread::Builder::new().name("ipmi".to_owned()).spawn(work) {
+                    self.tell(id, Err(StepFailure::NotDone(format!("no thread for it: {error}"))));
+                }
+            }
+            Step::AgentRestart => self.tell(id, self.restart(&target)),
+            Step::Ping | Step::WakeOnLan | Step::Check => {
+                let connector = self.connectors.get(&target.pool.name).cloned();
+                tokio::task::spawn_local(async move {
+                    let late = |_| Err(StepFailure::No("no answer in time".to_owned()));
+                    let result = tokio::time::timeout(timeout, take(step, &target, connector.as_ref()))
+                        .await
+                        .unwrap_or_else(late);
+                    // Nobody waits for it where control has been stopped.
+                    let _ = done.send((id, result)).await;
+                });
+            }
+        }
+    }
+
+    fn restart(&self, target: &Target) -> Result<(), StepFailure> {
+        let is_sent = self.orders.send(target.endpoint.record.slot, OrderKind::Restart).is_some();
+        let not_done =
+            || StepFailure::NotDone("there is no `feedback` to tell agents by, or too many orders wait".to_owned());
+        is_sent.then_some(()).ok_or_else(not_done)
+    }
+
+    /// Tells how a step ended.
+    pub(super) fn tell(&self, id: StepId, result: Result<(), StepFailure>) {
+        // Where as many wait as can, the step is given up for lost in a while.
+        let _ = self.done.try_send((id, result));
+    }
+}
+
+async fn take(step: Step, target: &Target, connector: Option<&TlsConnector>) -> Result<(), StepFailure> {
+    match step {
+        Step::Ping => ping(&target.endpoint).await,
+        Step::WakeOnLan => {
+            let mac = target.machine.as_ref().and_then(|machine| machine.mac);
+            match mac.zip(target.plan.wake_on_lan) {
+                Some((mac, to)) => wake::wake(mac, to).await,
+                None => Err(StepFailure::NotDone("nothing says how its machine is woken".to_owned())),
+            }
+        }
+        Step::Check => {
+            let checked = probe::check(&target.endpoint, &target.pool, connector, step.timeout()).await;
+            checked.map(drop).map_err(failure)
+        }
+        Step::AgentRestart | Step::PowerCycle => Err(StepFailure::NotDone("taken elsewhere".to_owned())),
+    }
+}
+
+/// Asks a server's machine, more than once: packets get lost.
+async fn ping(endpoint: &Endpoint) -> Result<(), StepFailure> {
+    if matches!(endpoint.server.address, Address::Unix(_)) {
+        // It is this machine.
+        return Ok(());
+    }
+    match probe_address(endpoint) {
+        None => return Err(StepFailure::NotDone("its address is not known".to_owned())),
+        Some(address) => has_way(address).map_err(|error| {
+            // The fault may be ours.
+            StepFailure::NotDone(format!("there is no way from here: {error}"))
+        })?,
+    }
+    for _ in 1..PINGS {
+        if let Ok(()) = probe::ping(endpoint, PING_TIMEOUT).await {
+            return Ok(());
+        }
+    }
+    probe::ping(endpoint, PING_TIMEOUT).await.map_err(failure)
+}
+
+/// Where a server's machine is asked.
+fn probe_address(endpoint: &Endpoint) -> Option<SocketAddr> {
+    match &endpoint.server.address {
+        Address::Socket(address) => Some(*address),
+        Address::Name(..) => endpoint.named_from_last_good().next().map(|(_, address)| address),
+        Address::Unix(_) => None,
+    }
+}
+
+/// Whether this machine knows a way there. Nothing is sent.
+fn has_way(address: SocketAddr) -> io::Result<()> {
+    let any = if address.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
+    let any: SocketAddr = any;
+    UdpSocket::bind(any)?.connect(address)
+}
+
+fn failure(error: ProbeError) -> StepFailure {
+    match error {
+        ProbeError::Failed(failure) => StepFailure::No(failure.to_string()),
+        ProbeError::NotRun(cause) => StepFailure::NotDone(cause.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

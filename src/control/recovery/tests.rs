@@ -1,0 +1,161 @@
+//! Steps over real sockets and programs: what is sent, what is run, and that every end is told.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, LocalOptions};
+
+use super::*;
+use crate::control::inputs::{Inputs, ORDERS_MAX, queues};
+use crate::pure::pool::SchedulerConfig;
+use crate::pure::recovery::plan::{Ipmi, MacAddress};
+use crate::shared::counters::ProcessCounters;
+use crate::shared::endpoint::tests::endpoint;
+use crate::shared::snapshot::tests::pool_of;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const MAC: MacAddress = MacAddress([0x02, 0x1b, 0x21, 0xaa, 0xbb, 0xcc]);
+
+fn target(address: SocketAddr, plan: Plan, machine: Option<Machine>) -> Target {
+    let endpoint = Arc::new(endpoint(Address::Socket(address), &[]));
+    let pool = pool_of("p", SchedulerConfig::default(), &[]);
+    Target { endpoint, pool, plan: Arc::new(plan), machine }
+}
+
+const fn nothing() -> Plan {
+    Plan { restart: true, wake_on_lan: None, ipmi: None, is_dry_run: false }
+}
+
+/// How a step ends.
+fn end_of(step: Step, target: Target, passwords: Passwords, orders: Option<OrderSender>) -> Result<(), StepFailure> {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    let nobody = || Inputs::none(&Arc::new(ProcessCounters::default())).orders;
+    let (steps, mut results) = Steps::new(passwords, orders.unwrap_or_else(nobody), &Connectors::default());
+    runtime.block_on(async {
+        steps.begin(StepId(7), step, target);
+        let (id, result) = tokio::time::timeout(PATIENCE, results.recv()).await.unwrap().unwrap();
+        assert_eq!(id, StepId(7));
+        result
+    })
+}
+
+fn nowhere() -> SocketAddr {
+    "127.0.0.1:9".parse().unwrap()
+}
+
+#[test]
+fn the_magic_packet_on_the_wire_is_six_times_ff_and_sixteen_times_the_address() {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    let plan = Plan { wake_on_lan: Some(receiver.local_addr().unwrap()), ..nothing() };
+    let machine = Machine { name: "m".into(), mac: Some(MAC), ipmi: None };
+    assert_eq!(end_of(Step::WakeOnLan, target(nowhere(), plan, Some(machine)), Passwords::default(), None), Ok(()));
+    let mut buffer = [0; 256];
+    let length = receiver.recv(&mut buffer).unwrap();
+    let mut expected = vec![0xFF; 6];
+    (0..16).for_each(|_| expected.extend(MAC.0));
+    assert_eq!(&buffer[..length], expected);
+}
+
+#[test]
+fn a_machine_without_an_address_is_not_woken() {
+    let plan = Plan { wake_on_lan: Some(nowhere()), ..nothing() };
+    let end = end_of(Step::WakeOnLan, target(nowhere(), plan, None), Passwords::default(), None);
+    assert!(matches!(end, Err(StepFailure::NotDone(_))), "{end:?}");
+}
+
+/// A program that notes how it was called, and then does as told.
+fn recorder(folder: &Path, then: &str) -> std::path::PathBuf {
+    let program = folder.join("recorder");
+    let log = folder.join("calls");
+    let script = format!("#!/bin/sh\necho \"$* password=$IPMI_PASSWORD\" >> '{}'\n{then}\n", log.display());
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+/// How a power cycle by that recorder ends, and how it was called.
+fn power_cycle(then: &str, timeout: Duration) -> (Result<(), StepFailure>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, "pass word\n").unwrap();
+    let mut config = crate::pure::config::load_text("listen \"127.0.0.1:1\"\nrule respond=404\n").unwrap();
+    let place = config.places.rules[0].node.clone();
+    config.places.secret_files.push(crate::pure::config::SecretFile { file: file.clone(), place });
+    let passwords = Passwords::read(&config).unwrap();
+    let board = Ipmi { address: "10.0.9.1".to_owned(), user: Some("admin".to_owned()), password_file: Some(file) };
+    let machine = Machine { name: "m".into(), mac: None, ipmi: Some(board) };
+    let plan = Plan { ipmi: Some(recorder(folder.path(), then)), ..nothing() };
+    let target = target(nowhere(), plan, Some(machine));
+    let end = ipmi::Order::new(&target, &passwords, timeout).and_then(|order| order.power_cycle());
+    let calls = std::fs::read_to_string(folder.path().join("calls")).unwrap_or_default();
+    (end, calls.lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn ipmitool_gets_its_password_from_the_environment_and_switches_off_and_on() {
+    let (end, calls) = power_cycle("echo Chassis Power is on", PATIENCE);
+    assert_eq!(end, Ok(()));
+    let call = |action| format!("-I lanplus -H 10.0.9.1 -U admin -E chassis power {action} password=pass word");
+    assert_eq!(calls, [call("status"), call("cycle")]);
+    let (end, calls) = power_cycle("echo Chassis Power is off", PATIENCE);
+    assert_eq!((end, &calls[1]), (Ok(()), &call("on")), "a machine that is off is switched on");
+}
+
+#[test]
+fn what_ipmitool_says_of_its_failure_is_told_and_its_password_is_not() {
+    let (end, calls) = power_cycle("echo Unable to establish LAN session >&2; exit 3", PATIENCE);
+    let Err(StepFailure::NotDone(why)) = end else { panic!("{end:?}") };
+    assert!(why.contains("Unable to establish LAN session") && why.contains("exit status: 3"), "{why}");
+    assert!(!why.contains("pass word"));
+    assert_eq!(calls.len(), 1, "nothing is switched of which nothing is known");
+}
+
+#[test]
+fn a_program_that_does_not_end_is_killed_with_what_it_started() {
+    let (end, _) = power_cycle("sleep 1000 & sleep 1000", Duration::from_millis(300));
+    let Err(StepFailure::NotDone(why)) = end else { panic!("{end:?}") };
+    assert!(why.contains("took too long"), "{why}");
+}
+
+#[test]
+fn a_program_that_says_too_much_does_not_wait_for_us() {
+    let (end, calls) = power_cycle("yes | head -c 1000000", PATIENCE);
+    assert_eq!((end, calls.len()), (Ok(()), 2));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told() {
+    let plan = Plan { ipmi: Some("/nowhere/at/all".into()), ..nothing() };
+    let board = Ipmi { address: "10.0.9.1".to_owned(), user: None, password_file: None };
+    let machine = Machine { name: "m".into(), mac: None, ipmi: Some(board) };
+    let end = end_of(Step::PowerCycle, target(nowhere(), plan, Some(machine)), Passwords::default(), None);
+    let Err(StepFailure::NotDone(why)) = end else { panic!("{end:?}") };
+    assert!(why.starts_with("/nowhere/at/all can't be run"), "{why}");
+}
+
+#[test]
+fn agents_are_told_through_their_queue_and_a_full_one_is_a_failure() {
+    let (inputs, _, mut given) = queues(&Arc::new(ProcessCounters::default()));
+    let orders = inputs.orders;
+    let restart = |orders| end_of(Step::AgentRestart, target(nowhere(), nothing(), None), Passwords::default(), orders);
+    assert_eq!(restart(Some(orders.clone())), Ok(()));
+    assert_eq!(given.try_recv().map(|order| order.kind), Ok(OrderKind::Restart));
+    (0..ORDERS_MAX).for_each(|_| orders.ask(crate::base::id::ServerSlot(0)));
+    assert!(restart(Some(orders.clone())).is_err(), "a full queue");
+    drop(given);
+    assert!(restart(Some(orders)).is_err() && restart(None).is_err());
+}
+
+#[test]
+fn a_check_tells_whether_the_port_is_open() {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    let check = || end_of(Step::Check, target(address, nothing(), None), Passwords::default(), None);
+    assert_eq!(check(), Err(StepFailure::No("connection refused".to_owned())));
+    socket.listen(4).unwrap();
+    assert_eq!(check(), Ok(()));
+}

@@ -1,0 +1,276 @@
+//! What becomes of a datagram that came to the feedback socket: a report of a configured server, or a reason to refuse it.
+//!
+//! What costs least is asked first: the source, the form, the server's name, how much its sender has had ([`Guard`]), and only
+//! then the tag; the content is read last, and counts once ([`Acceptance`]). So a flood changes nothing and costs little, and
+//! whoever can't sign for a server changes nothing of it. Orders go where the last report that counted came from.
+//!
+//! It refuses to open sockets, to make random numbers and to judge what a report says.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use crate::base::id::{ServerId, ServerSlot};
+use crate::base::time::{Timestamp, UnixNanos};
+use crate::pure::feedback::acceptance::{Acceptance, Refusal};
+use crate::pure::feedback::guard::{Admission, Bucket, Guard};
+use crate::pure::feedback::keys::{AgentKeys, MasterKey};
+use crate::pure::feedback::wire::{self, Challenge, OrderKind, ServerName, SignedReport, WireError, seal_order};
+use crate::pure::rule::Cidr;
+
+/// The least time between two introductions to one server's agent.
+const INTRODUCTION_GAP: Duration = Duration::from_millis(20);
+
+/// An agent whose reports have been old for so long had its clock set back: it is introduced anew.
+const OLD_FOR: Duration = Duration::from_secs(5);
+
+/// The reports of one server that are told in a second: an agent sends ten by itself, some more of what changes, and answers.
+const REPORTS_RATE: u32 = 500;
+
+/// Whose datagrams are looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sources {
+    addresses: HashSet<IpAddr>,
+    ranges: Vec<Cidr>,
+}
+
+impl Sources {
+    /// These ranges.
+    pub fn new(ranges: &[Cidr]) -> Self {
+        let mut sources = Self::default();
+        for range in ranges {
+            let is_single = range.prefix == if range.address.is_ipv4() { 32 } else { 128 };
+            if is_single {
+                sources.addresses.insert(range.address.to_canonical());
+            } else {
+                sources.ranges.push(*range);
+            }
+        }
+        sources
+    }
+
+    /// Whether an address is one of them.
+    pub fn contain(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.addresses.contains(&address) || self.ranges.iter().any(|range| range.contains(address))
+    }
+}
+
+/// Why a datagram is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is from nobody who may report.
+    Foreign,
+    /// It has not the form of a report, or says what can't be.
+    Malformed,
+    /// It names no configured server.
+    Unknown,
+    /// Its sender has had its share of checks.
+    Limited(Admission),
+    /// It would count, but for so many others: its agent is mad, or its keys are somebody else's.
+    TooMany,
+    /// It is not signed by the server's agent.
+    Forged,
+    /// It was sent too long ago, or the clocks differ.
+    Late,
+    /// It was counted before, or one that came later was.
+    Replayed {
+        /// Whether the agent should be introduced anew, with another challenge.
+        wants_renewal: bool,
+    },
+    /// Its sender has not heard of this balancer, and gets this; `None`: it got one just now.
+    Unheard(Option<Vec<u8>>),
+}
+
+/// A report that counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Received {
+    /// The server.
+    pub slot: ServerSlot,
+    /// What its agent says.
+    pub message: SignedReport,
+}
+
+/// Nobody is known to whom the order could go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Undeliverable {
+    /// The server is not configured, or its name is too long for a datagram.
+    #[error("the server has no agent")]
+    Unknown,
+    /// No report of it has counted yet.
+    #[error("nothing has been heard of the server's agent yet")]
+    Unheard,
+}
+
+#[derive(Debug)]
+struct Agent {
+    slot: ServerSlot,
+    name: ServerName,
+    keys: AgentKeys,
+    acceptance: Acceptance,
+    /// Where its last report that counted came from.
+    from: Option<SocketAddr>,
+    introduced: Option<Timestamp>,
+    /// How many more are told.
+    reports: Bucket,
+    /// Since when its reports have been old, one after the other.
+    old_since: Option<Timestamp>,
+}
+
+/// Everything that is known of agents.
+#[derive(Debug)]
+pub struct Reception {
+    master: MasterKey,
+    challenge: Challenge,
+    agents: HashMap<Box<str>, Agent>,
+    names: HashMap<ServerSlot, Box<str>>,
+    sources: Sources,
+    guard: Guard,
+    next_number: u64,
+}
+
+impl Reception {
+    /// Nothing is known yet. The challenge has to be random, and new with each process. Numbers of orders are even where it makes
+    /// them itself; odd ones are left to whoever needs to know them.
+    pub fn new(master: MasterKey, challenge: Challenge, now: Timestamp) -> Self {
+        Self {
+            master,
+            challenge,
+            agents: HashMap::new(),
+            names: HashMap::new(),
+            sources: Sources::default(),
+            guard: Guard::new(now),
+            next_number: 0,
+        }
+    }
+
+    /// Takes over the configured servers; what is known of those that stay is kept. Returns those whose names are too long.
+    pub fn follow(&mut self, servers: impl Iterator<Item = (ServerId, ServerSlot)>, sources: Sources) -> Vec<ServerId> {
+        self.sources = sources;
+        let mut known = std::mem::take(&mut self.agents);
+        self.names.clear();
+        let mut nameless = Vec::new();
+        for (id, slot) in servers {
+            let name = ServerName::of(&id).ok();
+            let keys = name.as_ref().and_then(|name| self.master.pair(name));
+            let (Some(name), Some(keys)) = (name, keys) else {
+                nameless.push(id);
+                continue;
+            };
+            let text: Box<str> = name.as_str().into();
+            let before = known.remove(&text).filter(|agent| agent.slot == slot);
+            let agent = before.unwrap_or_else(|| Agent {
+                slot,
+                name,
+                keys,
+                acceptance: Acceptance::new(self.challenge),
+                from: None,
+                introduced: None,
+                reports: Bucket::full(REPORTS_RATE, Timestamp::ZERO),
+                old_since: None,
+            });
+            self.names.insert(slot, text.clone());
+            self.agents.insert(text, agent);
+        }
+        nameless
+    }
+
+    /// Looks at a datagram that came at `now`, which is `wall` by the wall clock.
+    ///
+    /// # Errors
+    /// [`Refused`]: nothing has changed but what its sender has had.
+    pub fn receive(
+        &mut self,
+        datagram: &[u8],
+        from: SocketAddr,
+        now: Timestamp,
+        wall: UnixNanos,
+    ) -> Result<Received, Refused> {
+        if !self.sources.contain(from.ip()) {
+            return Err(Refused::Foreign);
+        }
+        let sealed = wire::open(datagram).map_err(|_| Refused::Malformed)?;
+        let agent = self.agents.get_mut(sealed.name()).ok_or(Refused::Unknown)?;
+        match self.guard.admit(from, now) {
+            Admission::Admitted => {}
+            limited @ (Admission::Stranger | Admission::Proven) => return Err(Refused::Limited(limited)),
+        }
+        let message = sealed.report(agent.keys.report()).map_err(|error| match error {
+            WireError::Forged => Refused::Forged,
+            _ => Refused::Malformed,
+        })?;
+        let accepted = agent.acceptance.accept(&message, wall);
+        if accepted != Err(Refusal::Old) {
+            agent.old_since = None;
+        }
+        match accepted {
+            Ok(()) => {
+                agent.from = Some(from);
+                self.guard.prove(from, now);
+                if !agent.reports.take(REPORTS_RATE, now) {
+                    return Err(Refused::TooMany);
+                }
+                Ok(Received { slot: agent.slot, message })
+            }
+            Err(Refusal::Stale | Refusal::Future) => Err(Refused::Late),
+            Err(Refusal::Replayed) => Err(Refused::Replayed { wants_renewal: false }),
+            Err(Refusal::Old) => {
+                let since = *agent.old_since.get_or_insert(now);
+                Err(Refused::Replayed { wants_renewal: now.since(since) >= OLD_FOR })
+            }
+            Err(Refusal::Unheard) => Err(Refused::Unheard(self.introduce(sealed.name(), &message, now))),
+        }
+    }
+
+    fn introduce(&mut self, name: &str, to: &SignedReport, now: Timestamp) -> Option<Vec<u8>> {
+        let agent = self.agents.get_mut(name)?;
+        if agent.introduced.is_some_and(|last| now.since(last) < INTRODUCTION_GAP) {
+            return None;
+        }
+        agent.introduced = Some(now);
+        let number = self.next_number;
+        self.next_number += 2;
+        seal_order(&agent.name, agent.keys.order(), &agent.acceptance.introduction(to, number)).ok()
+    }
+
+    /// Begins anew with the agent that such a datagram names, by another challenge: its clock was set back.
+    pub fn renew(&mut self, datagram: &[u8], challenge: Challenge) {
+        let name = wire::open(datagram).map(|sealed| sealed.name().to_owned());
+        if let Some(agent) = name.ok().and_then(|name| self.agents.get_mut(name.as_str())) {
+            agent.acceptance.renew(challenge);
+            agent.old_since = None;
+        }
+    }
+
+    /// A question to a server's agent, and where it goes.
+    ///
+    /// # Errors
+    /// [`Undeliverable`].
+    pub fn question(&mut self, slot: ServerSlot, wall: UnixNanos) -> Result<(Vec<u8>, SocketAddr), Undeliverable> {
+        let number = self.next_number;
+        self.next_number += 2;
+        self.order(slot, OrderKind::Question, number, wall)
+    }
+
+    /// An order of that number to a server's agent, and where it goes.
+    ///
+    /// # Errors
+    /// [`Undeliverable`].
+    pub fn order(
+        &self,
+        slot: ServerSlot,
+        kind: OrderKind,
+        number: u64,
+        wall: UnixNanos,
+    ) -> Result<(Vec<u8>, SocketAddr), Undeliverable> {
+        let agent = self.names.get(&slot).and_then(|name| self.agents.get(name)).ok_or(Undeliverable::Unknown)?;
+        let order = agent.acceptance.order(kind, number, wall).ok_or(Undeliverable::Unheard)?;
+        let to = agent.from.ok_or(Undeliverable::Unheard)?;
+        // An order has a fixed length, and a name that fits.
+        let datagram = seal_order(&agent.name, agent.keys.order(), &order).map_err(|_| Undeliverable::Unknown)?;
+        Ok((datagram, to))
+    }
+}
+
+#[cfg(test)]
+mod tests;
