@@ -296,6 +296,13 @@ fn answer(exchange: &Exchange) -> Option<(Duration, usize)> {
     }
 }
 
+fn latency(exchange: &Exchange) -> Option<Duration> {
+    match exchange.end {
+        End::Answered { latency, .. } => Some(latency),
+        End::Failed | End::NotSent => None,
+    }
+}
+
 fn lateness(exchange: &Exchange) -> Option<Duration> {
     match exchange.end {
         End::Answered { late, .. } => Some(late),
@@ -317,10 +324,6 @@ fn share(exchanges: &[Exchange], begin: Duration) -> f64 {
 
 impl Seen {
     fn of(exchanges: &[Exchange], timeline: Timeline, changes: &[Change], victim: &str, fault_at: Duration) -> Self {
-        let latency = |exchange: &Exchange| match exchange.end {
-            End::Answered { latency, .. } => Some(latency),
-            End::Failed | End::NotSent => None,
-        };
         let latencies = |part: std::ops::Range<Duration>| {
             let mut some: Vec<Option<Duration>> =
                 exchanges.iter().filter(|one| part.contains(&one.arrival.at)).map(latency).collect();
