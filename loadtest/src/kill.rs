@@ -36,6 +36,8 @@ const VICTIM: usize = 0;
 const SETTLE: Duration = Duration::from_millis(500);
 /// What is so long after the fault is still under its sign.
 const WAKE: Duration = Duration::from_secs(2);
+/// Whoever waits longer has noticed.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// What Pointsman's pools have in common: what is sent again, how a server comes back, how long a connect may take.
 macro_rules! pool {
@@ -128,6 +130,8 @@ struct Seen {
     failed: usize,
     /// Requests that the client could not send: as many as it can have were in flight.
     not_sent: usize,
+    /// Requests whose answer took longer than [`SLOW`].
+    slow: usize,
     /// By how much 99 % of the requests were sent too late at most: an error of the measurement.
     late: Option<Duration>,
     /// The latency that 99 % of the requests were within, before the fault and in its wake, and the longest from the fault on.
@@ -292,6 +296,13 @@ fn answer(exchange: &Exchange) -> Option<(Duration, usize)> {
     }
 }
 
+fn latency(exchange: &Exchange) -> Option<Duration> {
+    match exchange.end {
+        End::Answered { latency, .. } => Some(latency),
+        End::Failed | End::NotSent => None,
+    }
+}
+
 fn lateness(exchange: &Exchange) -> Option<Duration> {
     match exchange.end {
         End::Answered { late, .. } => Some(late),
@@ -313,10 +324,6 @@ fn share(exchanges: &[Exchange], begin: Duration) -> f64 {
 
 impl Seen {
     fn of(exchanges: &[Exchange], timeline: Timeline, changes: &[Change], victim: &str, fault_at: Duration) -> Self {
-        let latency = |exchange: &Exchange| match exchange.end {
-            End::Answered { latency, .. } => Some(latency),
-            End::Failed | End::NotSent => None,
-        };
         let latencies = |part: std::ops::Range<Duration>| {
             let mut some: Vec<Option<Duration>> =
                 exchanges.iter().filter(|one| part.contains(&one.arrival.at)).map(latency).collect();
@@ -339,6 +346,7 @@ impl Seen {
             sent: exchanges.len(),
             failed: is(End::Failed),
             not_sent: is(End::NotSent),
+            slow: exchanges.iter().filter_map(latency).filter(|latency| *latency > SLOW).count(),
             late: statistics::percentile(&late, 0.99),
             before: p99(Duration::ZERO..well),
             during: p99(well..well + WAKE.min(timeline.fault)),
@@ -358,7 +366,7 @@ impl Row {
         let name = self.rival.name;
         let seen = match &self.seen {
             Ok(seen) => seen,
-            Err(failure) => return format!("| {name} | not measured: {} | | | | | | | | | |", failure.brief()),
+            Err(failure) => return format!("| {name} | not measured: {} | | | | | | | | | | |", failure.brief()),
         };
         let known = |time: Option<Duration>| match (time, self.rival.product) {
             (Some(time), _) => format!("{:.0}", milliseconds(time)),
@@ -366,13 +374,14 @@ impl Row {
             (None, Product::Nginx | Product::Haproxy) => "–".to_owned(),
         };
         format!(
-            "| {name} | {} of {} | {} | {} | {} | {} | {} | {} | {} | {:.2}, {:.2} | {} |",
+            "| {name} | {} of {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2}, {:.2} | {} |",
             seen.failed,
             seen.sent,
             seen.not_sent,
             time(seen.before),
             time(seen.during),
             time(seen.longest),
+            seen.slow,
             known(seen.suspect),
             known(seen.down),
             seen.back.map_or("never".to_owned(), |back| format!("{:.0}", milliseconds(back))),
@@ -384,9 +393,9 @@ impl Row {
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut text = "| | failed | not sent | p99 ms before | in its wake | longest | Suspect after ms | Down after ms | back after ms | \
+    let mut text = "| | failed | not sent | p99 ms before | in its wake | longest | above 1 s | Suspect after ms | Down after ms | back after ms | \
                     its share in the first second, in the last | sent late, p99 ms |\n\
-                    | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+                    | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
         .to_owned();
     for row in rows {
         let _ = writeln!(text, "{}", row.line());
