@@ -201,7 +201,7 @@ fn watched(options: &Options) -> Result<(Scope, Option<Liveness>), NoCgroup> {
     Ok(match (&options.pid_file, &options.process, &options.cgroup) {
         (Some(file), ..) => (Scope::Processes, Some(Liveness::of(ProcessSource::PidFile(file.clone())))),
         (None, Some(name), _) => (Scope::Processes, Some(Liveness::of(ProcessSource::Name(name.clone())))),
-        (None, None, Some(path)) => (Scope::Cgroup(Cgroup::open(path)?), None),
+        (None, None, Some(path)) => (Scope::Cgroup(Box::new(Cgroup::open(path)?)), None),
         (None, None, None) => (Scope::Host, None),
     })
 }

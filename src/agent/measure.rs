@@ -29,7 +29,9 @@ pub use thrift::Thrift;
 
 /// Figures may take one part in so many of a core's time, and so may counting connections while nothing presses.
 const AT_REST: u32 = 1000;
-/// The same while the service may be overloaded.
+/// Counting, while connections come and go.
+const MOVING: u32 = 200;
+/// Counting, while the service may be overloaded.
 const PRESSED: u32 = 20;
 /// Figures younger than this are not read again, unless a question asks for them.
 const FRESH: Duration = Duration::from_millis(90);
@@ -57,7 +59,7 @@ pub enum Scope {
     /// The whole machine.
     Host,
     /// A cgroup.
-    Cgroup(Cgroup),
+    Cgroup(Box<Cgroup>),
     /// The service's process and its descendants.
     Processes,
 }
@@ -170,9 +172,17 @@ impl Measure {
             self.is_full = listening.is_some_and(|listening| listening.is_full);
         }
         let bound = self.sockets.bound().unwrap_or(u32::MAX);
-        let may_be_too_many = self.options.connections_max.is_some_and(|max| bound >= max);
-        let has_moved = bound.abs_diff(self.bound) >= MOVED;
-        let parts = if may_be_too_many || has_moved { PRESSED } else { AT_REST };
+        let last = self.figures.connections.unwrap_or(0);
+        // Other ports' sockets are in the bound too: what counts is by how much it has risen since ours were counted.
+        let possible = last.saturating_add(bound.saturating_sub(self.bound));
+        let is_near = |max: u32| possible >= max || last >= max - max / 4;
+        let parts = if self.options.connections_max.is_some_and(is_near) {
+            PRESSED
+        } else if bound.abs_diff(self.bound) >= MOVED {
+            MOVING
+        } else {
+            AT_REST
+        };
         if is_asked || self.counting.allows(now, parts) {
             let sockets = &mut self.sockets;
             self.figures.connections = self.counting.spend(now, || sockets.connections(port));
