@@ -28,7 +28,7 @@ pub use sockets::Sockets;
 pub use thrift::Thrift;
 
 /// Figures may take one part in so many of a core's time, and so may counting connections while nothing presses.
-const AT_REST: u32 = 500;
+const AT_REST: u32 = 1000;
 /// The same while the service may be overloaded.
 const PRESSED: u32 = 20;
 /// Figures younger than this are not read again, unless a question asks for them.

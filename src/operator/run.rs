@@ -227,6 +227,23 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
     if !control.wait_for_names(NAMES_WAIT) {
         tracing::warn!("the names of some servers are not resolved yet: they are unavailable until they are");
     }
+    give_sockets(&listeners, sockets, &inboxes)?;
+    let admin = admin.map(|socket| socket.serve(source)).transpose()?;
+    if let Some(path) = &config.admin {
+        tracing::info!("operators may ask at unix:{}", path.display());
+    }
+    tracing::info!("{workers} workers, at most {connections_max} connections, {descriptors} descriptors");
+    let drain_timeout = config.process.drain_timeout;
+    let (control, inputs) = (Some(control), input_threads);
+    Ok(Running { inboxes, threads, control, inputs, log, admin, drain_timeout, _socket_files: files })
+}
+
+/// Has every worker listen with its socket of each listener, and says where.
+fn give_sockets(
+    listeners: &[Arc<Listener>],
+    sockets: Vec<Vec<ListeningSocket>>,
+    inboxes: &[Inbox],
+) -> Result<(), RunError> {
     for (listener, sockets) in listeners.iter().zip(sockets) {
         for (inbox, socket) in inboxes.iter().zip(sockets) {
             inbox.send(Order::Add { listener: listener.index, socket })?;
@@ -237,22 +254,7 @@ fn start(config: Arc<Config>) -> Result<Running, RunError> {
             unix @ ListenAddress::Unix(_) => tracing::info!("listening on {unix}, {scheme}"),
         }
     }
-    let admin = admin.map(|socket| socket.serve(source)).transpose()?;
-    if let Some(path) = &config.admin {
-        tracing::info!("operators may ask at unix:{}", path.display());
-    }
-    tracing::info!("{workers} workers, at most {connections_max} connections, {descriptors} descriptors");
-    let drain_timeout = config.process.drain_timeout;
-    Ok(Running {
-        inboxes,
-        threads,
-        control: Some(control),
-        inputs: input_threads,
-        log,
-        admin,
-        drain_timeout,
-        _socket_files: files,
-    })
+    Ok(())
 }
 
 /// What servers say of themselves: its key is read and its socket bound before the user changes.

@@ -136,7 +136,7 @@ fn a_failed_service_is_started_anew_with_those_that_need_it_in_order() {
     let log = || Some(services.log()).filter(|log| log.len() >= 10);
     let log = crate::support::wait_for("the last stop", crate::support::DEADLINE, log);
     assert_eq!(log[6..], ["stop proxy", "stop app", "start app", "stop app"]);
-    assert_ne!(balancer.wait("speaks", |_| true).report.service, Service::Up);
+    balancer.wait("is not up for good", |message| message.report.service != Service::Up);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use pointsman::base::time::UnixNanos;
 use pointsman::pure::feedback::acceptance::Obedience;
 use pointsman::pure::feedback::keys::{AgentKeys, MasterKey};
-use pointsman::pure::feedback::report::{Figures, Report};
+use pointsman::pure::feedback::report::{Figures, Report, Service};
 use pointsman::pure::feedback::wire::{self, Nonce, OrderKind, SignedReport, seal_report};
 use serde_json::Value;
 
@@ -78,6 +78,7 @@ struct Agent {
     boot: u64,
     sequence: u64,
     run_queue: u32,
+    service: Service,
 }
 
 impl Agent {
@@ -85,7 +86,16 @@ impl Agent {
         let keys = MasterKey::from_bytes(MASTER).pair(&server.parse().unwrap()).unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(DEADLINE)).unwrap();
-        Self { keys, socket, to, obedience: Obedience::default(), boot: wall().0, sequence: 0, run_queue: 0 }
+        Self {
+            keys,
+            socket,
+            to,
+            obedience: Obedience::default(),
+            boot: wall().0,
+            sequence: 0,
+            run_queue: 0,
+            service: Service::Up,
+        }
     }
 
     fn report_sent(&mut self, sent: UnixNanos) -> Vec<u8> {
@@ -94,7 +104,8 @@ impl Agent {
         self.obedience.sends(nonce, wall());
         let figures = Figures { run_queue: Some(self.run_queue), ..Figures::default() };
         let promised_next = Some(Duration::from_secs(1));
-        let report = Report { boot: self.boot, sequence: self.sequence, promised_next, figures, ..Report::default() };
+        let (boot, sequence, service) = (self.boot, self.sequence, self.service);
+        let report = Report { boot, sequence, promised_next, figures, service, ..Report::default() };
         let heard = self.obedience.heard();
         seal_report(self.keys.server(), self.keys.report(), &SignedReport { report, sent, nonce, heard, restart: None })
             .unwrap()
@@ -144,6 +155,35 @@ fn a_signed_report_counts_and_is_seen() {
     proxy.wait_for_error("the agent of app/a0 reports from 127.0.0.1:");
     let text = latin1(&pointsman(proxy.folder(), &["status", "rules.kdl"]).stdout);
     assert!(text.contains("1 reports of agents counted") && text.contains("run queue"), "{text}");
+}
+
+#[test]
+fn a_dead_service_is_restarted_by_its_agent_where_recovery_is_asked_for() {
+    let origins = [Origin::new("a"), Origin::new("b")];
+    let proxy = start("", &app(&origins, "retry count=3; recovery"));
+    let mut agent = Agent::new("app/a1", feedback_address(&proxy));
+    agent.meet();
+    wait_for_count(&proxy, "/feedback/accepted", 1);
+    origins[1].stop();
+    let mut client = proxy.client();
+    let mut report_until = |agent: &mut Agent, service: Service, line: &str| {
+        agent.service = service;
+        wait_for(line, DEADLINE, || {
+            client.get("/");
+            let report = agent.report();
+            agent.send(&report);
+            proxy.errors().iter().any(|error| error.contains(line)).then_some(())
+        });
+    };
+    report_until(&mut agent, Service::Down, "recovery of server app/a1: restart by its agent: done");
+    while agent.take_order() != OrderKind::Restart {}
+    origins[1].start();
+    report_until(&mut agent, Service::Up, "server app/a1 was down and is recovering");
+    let status = status(&proxy);
+    let server = &status["pools"][0]["servers"][1];
+    let steps = server["recovery"]["steps"].as_array().unwrap();
+    assert_eq!((steps.len(), &steps[0]["step"]), (1, &"restart by its agent".into()), "{server}");
+    assert_eq!(server["availability"]["failures"], 1);
 }
 
 #[test]
@@ -425,7 +465,9 @@ fn the_real_agent_is_heard_and_answers_with_keys_from_the_command_line() {
     std::fs::write(proxy.path("a0.key"), key.stdout).unwrap();
     let mut command = std::process::Command::new(AGENT);
     let to = feedback_address(&proxy).to_string();
-    command.args(["--report-to", &to, "--key-file", "a0.key", "--server", "app/a0"]).current_dir(proxy.folder());
+    let port = origins[0].address.port().to_string();
+    let named = ["--report-to", &to, "--key-file", "a0.key", "--server", "app/a0", "--service-port", &port];
+    command.args(named).current_dir(proxy.folder());
     let _agent = RealAgent(command.stderr(std::process::Stdio::null()).spawn().unwrap());
     wait_for_count(&proxy, "/feedback/accepted", 5);
     wait_for_count(&proxy, "/feedback/orders", 3);

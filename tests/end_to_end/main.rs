@@ -45,6 +45,7 @@ mod reports;
 mod retry;
 mod rules_applied;
 mod schedulers;
+mod silence;
 mod standby;
 mod status;
 mod tls;

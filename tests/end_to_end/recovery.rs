@@ -175,7 +175,8 @@ fn a_machine_whose_agent_is_silent_is_power_cycled_in_the_end_and_in_a_dry_run_o
     let told = steps(&proxy, 0);
     let silent = ("restart by its agent".to_owned(), "failed: its agent does not speak".to_owned());
     assert_eq!(told.iter().filter(|step| **step == silent).count(), 2, "{told:?}");
-    assert!(steps(&proxy, 1).contains(&("power cycle".to_owned(), "not done: dry run".to_owned())));
+    let on_paper = ("power cycle".to_owned(), "not done: dry run".to_owned());
+    wait_for("the step in status", DEADLINE, || steps(&proxy, 1).contains(&on_paper).then_some(()));
     // The server is back: nothing more is done.
     other.start();
     proxy.wait_for_error("p/s1 was down and is recovering");

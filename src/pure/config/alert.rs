@@ -177,7 +177,8 @@ fn server(value: Value<'_>, default_port: u16, problems: &mut Problems) -> Optio
 
 /// A host and its port, in whatever way they are written.
 pub(super) fn host_and_port(text: &str, default_port: u16) -> Option<(String, u16)> {
-    if let Ok(address) = text.parse::<IpAddr>() {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    if let Ok(address) = bare.parse::<IpAddr>() {
         return Some((address.to_string(), default_port));
     }
     if let Ok(address) = text.parse::<SocketAddr>() {
@@ -215,6 +216,7 @@ mod tests {
         let of = |text: &str| host_and_port(text, 25);
         assert_eq!(of("mail.a.test"), Some(("mail.a.test".to_owned(), 25)));
         assert_eq!(of("[::1]:2525"), Some(("::1".to_owned(), 2525)));
+        assert_eq!(of("[::1]"), Some(("::1".to_owned(), 25)));
         assert_eq!(of("::1"), Some(("::1".to_owned(), 25)));
         assert_eq!(of("10.0.0.1:587"), Some(("10.0.0.1".to_owned(), 587)));
         for bad in ["", "a b", "mail:", "mail:0", "mail:x", "-x", "mail:25:25"] {
