@@ -1,7 +1,7 @@
 //! Clients that ask, wait for the answer, think, and ask again: a closed loop. So many clients are so many requests in flight at most, which
 //! is what "at a strength of 120 clients" means, and how a server is overloaded by so much and no more.
 //!
-//! A latency counts from the moment at which the request was sent. Where a request fails the client waits before it asks again.
+//! A latency counts from the moment at which the request was meant to be sent. Where a request fails the client waits before it asks again.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -61,14 +61,15 @@ impl Crowd {
     ) -> Vec<Exchange> {
         let mut exchanges = Vec::new();
         // They don't begin all at once, or they would stay together.
-        alarm.until(from + self.think(&mut numbers)).await;
-        while alarm.now() < until && !clock::is_interrupted() {
-            let arrival = Arrival { at: alarm.now() - from, ask: (self.draw)(&mut numbers) };
+        let mut due = from + self.think(&mut numbers);
+        while due < until && !clock::is_interrupted() {
+            alarm.until(due).await;
+            let arrival = Arrival { at: due - from, ask: (self.draw)(&mut numbers) };
             let exchange = client.clone().exchange(arrival).await;
             let has_failed = !matches!(exchange.end, End::Answered { .. });
             exchanges.push(exchange);
             let pause = if has_failed { PAUSE } else { Duration::ZERO };
-            alarm.sleep(pause.max(self.think(&mut numbers))).await;
+            due = alarm.now() + pause.max(self.think(&mut numbers));
         }
         exchanges
     }

@@ -24,6 +24,8 @@ const CONNECTIONS_MAX: usize = 400;
 const SETTLE: Duration = Duration::from_secs(3);
 /// Clients have come by then, and what schedulers learn they have learnt.
 const WARM_UP: Duration = Duration::from_secs(4);
+/// Requests that were sent later than this were sent by a busy machine.
+const LATE_MAX: Duration = Duration::from_millis(10);
 /// Between two bursts.
 const LULL: Duration = Duration::from_secs(1);
 
@@ -150,6 +152,8 @@ pub struct Seen {
     pub overloads: Vec<f64>,
     /// Whether agents have measured the load.
     pub is_by_agents: bool,
+    /// By how much 99 % of the requests were sent too late at most: an error of the measurement.
+    pub late: Option<Duration>,
 }
 
 impl Seen {
@@ -158,6 +162,12 @@ impl Seen {
         // What has no latency is the slowest.
         latencies.sort_unstable_by_key(|latency| latency.unwrap_or(Duration::MAX));
         let answered: Vec<Duration> = latencies.iter().copied().flatten().collect();
+        let lateness = |exchange: &Exchange| match exchange.end {
+            End::Answered { late, .. } => Some(late),
+            End::Failed | End::NotSent => None,
+        };
+        let mut late: Vec<Duration> = exchanges.iter().filter_map(lateness).collect();
+        late.sort_unstable();
         let count = u32::try_from(answered.len()).unwrap_or(u32::MAX);
         let mut shares = vec![0.0; SERVERS];
         for exchange in exchanges {
@@ -176,7 +186,13 @@ impl Seen {
             overloads: lines.iter().map(|line| gauge::longest_above(line, LIMIT)).collect(),
             lines,
             is_by_agents,
+            late: statistics::percentile(&late, 0.99),
         }
+    }
+
+    /// Whether the machine had time for all this: what a client that is starved sees says nothing.
+    pub fn is_sound(&self) -> bool {
+        self.late.is_none_or(|late| late <= LATE_MAX)
     }
 
     /// The longest time in overload of any server, in seconds.

@@ -22,8 +22,8 @@ pub fn text(rows: &[Row], sizes: &[usize]) -> String {
     for part in Part::ALL {
         let _ = write!(
             text,
-            "\n## {}\n\n| | mean ms | p99 ms | longest overload of each, s | mean loads | shares | answered | failed |\n\
-             | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+            "\n## {}\n\n| | mean ms | p99 ms | longest overload of each, s | mean loads | shares | answered | failed | sent late, p99 ms |\n\
+             | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
             capital(part.title())
         );
         for row in rows {
@@ -55,18 +55,19 @@ pub fn line(rival: &Rival, seen: &Outcome<Seen>) -> String {
     let name = rival.name;
     let seen = match seen {
         Ok(seen) => seen,
-        Err(failure) => return format!("| {name} | not measured: {} | | | | | | |", failure.brief()),
+        Err(failure) => return format!("| {name} | not measured: {} | | | | | | | |", failure.brief()),
     };
     let list = |figures: Vec<String>| figures.join(", ");
     format!(
-        "| {name} | {} | {} | {} | {} | {} | {} | {} |",
+        "| {name} | {} | {} | {} | {} | {} | {} | {} | {} |",
         time(Some(seen.mean)),
         time(seen.p99),
         list(seen.overloads.iter().map(|seconds| format!("{seconds:.1}")).collect()),
         list(seen.lines.iter().map(|line| format!("{:.0} %", gauge::mean(line) * 100.0)).collect()),
         list(seen.shares.iter().map(|share| format!("{share:.3}")).collect()),
         seen.answered,
-        seen.failed
+        seen.failed,
+        time(seen.late)
     )
 }
 
@@ -87,7 +88,7 @@ pub fn burst_line(rival: &Rival, bursts: &Outcome<Vec<Duration>>, sizes: usize) 
 /// What is demanded.
 pub fn targets(rows: &[Row], sizes: &[usize]) -> Vec<Target> {
     let row = |key: &str| rows.iter().find(|row| row.rival.key == key);
-    let seen = |key: &str, part: Part| row(key).and_then(|row| row.seen(part));
+    let seen = |key: &str, part: Part| row(key).and_then(|row| row.seen(part)).filter(|seen| seen.is_sound());
     let overload = |key: &str, part| seen(key, part).map(Seen::longest_overload);
     let p99 = |key: &str, part| seen(key, part).and_then(|seen| Some(milliseconds(seen.p99?)));
     let mut targets = Vec::new();
@@ -143,6 +144,7 @@ mod tests {
             lines: vec![vec![(0.0, 0.6), (1.0, 0.6)]; 3],
             overloads: vec![0.0, overload, 0.5],
             is_by_agents: true,
+            late: Some(Duration::from_millis(1)),
             ..Seen::default()
         };
         let parts = Part::ALL.map(|part| (part, Ok(seen.clone()))).to_vec();
@@ -160,6 +162,11 @@ mod tests {
         let met: Vec<Option<bool>> = targets(&rows, &[50, 800]).iter().map(|target| target.met).collect();
         let (yes, no) = (Some(true), Some(false));
         assert_eq!(met, [yes, no, no, no, yes, yes, yes, yes, no, no]);
+        let mut starved = row(2, 150, 5.0, [50, 900]);
+        for (_, seen) in &mut starved.parts {
+            seen.as_mut().unwrap().late = Some(Duration::from_millis(11));
+        }
+        assert!(targets(&[starved], &[]).iter().all(|target| target.met.is_none()), "a busy machine shows nothing");
         assert!(targets(&rows[..1], &[]).iter().all(|target| target.met.is_none()));
     }
 
@@ -169,7 +176,7 @@ mod tests {
         let said = text(&rows, &[50, 800]);
         assert!(
             said.contains(
-                "| Pointsman wlc | 20.0 | 200.0 | 0.0, 10.0, 0.5 | 60 %, 60 %, 60 % | 0.340, 0.330, 0.330 | 1000 | 0 |"
+                "| Pointsman wlc | 20.0 | 200.0 | 0.0, 10.0, 0.5 | 60 %, 60 %, 60 % | 0.340, 0.330, 0.330 | 1000 | 0 | 1.0 |"
             ),
             "{said}"
         );
