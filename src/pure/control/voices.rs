@@ -6,8 +6,8 @@ use super::promises::{DOUBT_OF_LIFE, Promises};
 use crate::base::time::Timestamp;
 use crate::pure::feedback::report::{Figures, Report, Service, Source};
 
-/// What a source that promises nothing said counts for so long.
-pub const HOLDS: Duration = Duration::from_secs(30);
+/// What a source said counts for so long, or for three of its promises where that is longer.
+pub const HOLDS: Duration = Duration::from_secs(60);
 
 /// Figures are fresh for so long beyond their promise.
 pub const FRESH: Duration = Duration::from_secs(3);
@@ -147,8 +147,16 @@ impl Voices {
 
     /// The figures of the source that knows most, and how much they count still, 1 to 0.
     pub(super) fn figures(&self, now: Timestamp) -> Option<(Figures, f64)> {
-        let voice = self.voice(Source::Agent).or_else(|| self.voice(Source::Orca))?;
-        Some((voice.figures, counts(now, voice)))
+        let known = [Source::Agent, Source::Orca].into_iter().filter_map(|source| self.voice(source));
+        // The agent knows more; but what is fresh counts before what is old.
+        let mut best: Option<(Figures, f64)> = None;
+        for voice in known {
+            let counts = counts(now, voice);
+            if best.is_none_or(|(_, most)| counts > most) {
+                best = Some((voice.figures, counts));
+            }
+        }
+        best
     }
 
     /// The part of its weight that it wants, 1 where it does not say.

@@ -145,9 +145,12 @@ impl Watch {
 
     /// What a source said long ago holds no longer.
     fn forget_old_voices(&mut self, now: Timestamp) {
-        for source in [Source::AgentCheck, Source::Orca] {
+        for source in [Source::Agent, Source::AgentCheck, Source::Orca] {
             if self.voices.is_old(now, source) {
-                self.voices.lose(source);
+                // An agent's broken promises speak on.
+                if source != Source::Agent || self.voices.promises().is_none() {
+                    self.voices.lose(source);
+                }
                 self.forget_words_of(source);
             }
         }
