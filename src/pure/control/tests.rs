@@ -8,6 +8,7 @@ use super::*;
 mod classic;
 mod reports;
 mod slow_start;
+mod talking_world;
 
 const CHECK_TIMEOUT: Duration = Duration::from_millis(300);
 const SUSPECT: State = State::Suspect { by_overload: false };
