@@ -121,6 +121,11 @@ impl Voices {
         self.voices.iter().map(|voice| voice.at).max()
     }
 
+    /// When a source was heard last.
+    pub(super) fn heard_from(&self, source: Source) -> Option<Timestamp> {
+        self.voice(source).map(|voice| voice.at)
+    }
+
     /// Whether its agent says that it is dead, or can't be heard any more.
     pub(super) fn is_agent_a_witness(&self, now: Timestamp, stretch: f64) -> bool {
         self.service(Source::Agent) == Some(Service::Down)

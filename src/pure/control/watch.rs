@@ -55,6 +55,8 @@ pub(super) struct Watch {
     incarnation: u32,
     state: State,
     state_since: Timestamp,
+    /// What made it so.
+    because: Sign,
     /// Its configured share.
     whole: Share,
     /// Its share in the snapshot.
@@ -101,6 +103,7 @@ impl Watch {
             incarnation: server.incarnation,
             state: server.state,
             state_since: now,
+            because: Sign::Configured,
             whole: server.whole,
             published: server.share,
             slow_start: server.slow_start,
@@ -144,6 +147,11 @@ impl Watch {
 
     pub(super) const fn state_since(&self) -> Timestamp {
         self.state_since
+    }
+
+    /// What made its state what it is.
+    pub(super) const fn because(&self) -> Sign {
+        self.because
     }
 
     pub(super) const fn whole(&self) -> Share {
@@ -337,7 +345,7 @@ impl Watch {
         }
         let to = self.suspect();
         let from = std::mem::replace(&mut self.state, to);
-        self.state_since = now;
+        (self.state_since, self.because) = (now, because);
         Some(Turn { from, to, because })
     }
 
@@ -502,7 +510,7 @@ impl Watch {
         let last = self.checks.as_ref().and_then(|checks| checks.last);
         let because = self.condemned.or(last).or_else(|| self.signs.iter().last().map(|evidence| evidence.sign))?;
         self.condemned = None;
-        self.state_since = now;
+        (self.state_since, self.because) = (now, because);
         self.was_dead = true;
         let from = std::mem::replace(&mut self.state, State::Down);
         Some(Turn { from, to: State::Down, because })
@@ -510,7 +518,7 @@ impl Watch {
 
     fn turn(&mut self, now: Timestamp, to: State, because: Sign, rng: &mut Rng) -> Turn {
         let from = std::mem::replace(&mut self.state, to);
-        self.state_since = now;
+        (self.state_since, self.because) = (now, because);
         self.climb = None;
         self.was_dead = to == State::Down || self.was_dead && to != State::Up;
         if matches!(to, State::Up | State::Recovering) {
@@ -535,6 +543,10 @@ impl Watch {
                     (checks.is_refused, checks.has_no_way, checks.last) = (old.is_refused, old.has_no_way, old.last);
                 }
                 Some(checks)
+            }
+            // Its own word is not the last: whoever stops for good is missed in the end.
+            State::Drained | State::Maintenance if !is_classic && self.ordered_by.is_some() => {
+                Some(Checks::begin(now, rng))
             }
             State::Up if !is_classic => self.times.every.map(|every| Checks::begin_within(now, every, rng)),
             _ => None,

@@ -18,7 +18,7 @@ pub const KEY_LENGTH: usize = 32;
 
 const SALT: &[u8] = b"pointsman feedback 1";
 /// The first word of an agent's key file: its form.
-const FORM: &str = "pointsman-agent-key-1";
+pub const FORM: &str = "pointsman-agent-key-1";
 
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -271,13 +271,50 @@ fn a_clean_stop_drains_and_the_next_start_brings_it_back_but_not_against_an_oper
     talk.speaking.remove(0);
     talk.says(S0, |report| report.service = Service::Leaving);
     assert_eq!(talk.bench.state(0), State::Drained);
-    talk.pass(Duration::from_secs(60));
+    talk.pass(Duration::from_secs(25));
     assert_eq!(talk.bench.state(0), State::Drained, "nobody expects it to speak");
     talk.says(S0, |report| report.boot = 2);
     assert_eq!(talk.bench.state(0), State::Up);
     talk.bench.handle(Event::Order(S0, Order::Drain));
     talk.says(S0, |_| {});
+    talk.pass(Duration::from_secs(100));
     assert_eq!(talk.bench.state(0), State::Drained);
+}
+
+#[test]
+fn an_agent_that_is_stopped_for_good_does_not_drain_a_healthy_server_for_ever() {
+    let mut talk = three();
+    talk.speaking.clear();
+    for number in 0..3 {
+        talk.says(ServerSlot(number), |report| report.service = Service::Leaving);
+    }
+    talk.pass(Duration::from_secs(29));
+    assert!((0..3).all(|number| talk.bench.state(number) == State::Drained));
+    talk.pass(Duration::from_secs(2));
+    assert!((0..3).all(|number| talk.bench.state(number) == State::Up));
+}
+
+#[test]
+fn a_server_that_said_it_would_stop_and_did_is_missed() {
+    let mut talk = three();
+    talk.speaking.remove(0);
+    talk.says(S0, |report| report.service = Service::Leaving);
+    talk.result = REFUSED;
+    talk.pass(Duration::from_secs(35));
+    assert_eq!(talk.bench.state(0), State::Down);
+}
+
+#[test]
+fn a_server_that_goes_from_maintenance_into_trouble_gets_not_a_request_between() {
+    for before in [Service::Maintenance, Service::Leaving] {
+        let mut talk = three();
+        talk.speaking.remove(0);
+        talk.says(S0, |report| report.service = before);
+        talk.effects.clear();
+        talk.says(S0, |report| report.service = Service::Abnormal);
+        let states: Vec<_> = talk.effects.iter().filter(|effect| matches!(effect, Effect::SetState(..))).collect();
+        assert_eq!(states, [&Effect::SetState(S0, SUSPECT)]);
+    }
 }
 
 #[test]
