@@ -336,6 +336,15 @@ fn a_pause_of_our_own_is_nobodys_fault() {
 }
 
 #[test]
+fn what_was_late_with_us_is_forgiven_also_where_it_is_told_before_the_tick() {
+    let mut talk = three();
+    talk.bench.now = talk.bench.now + Duration::from_secs(2);
+    assert_eq!(talk.bench.handle(Event::Outcomes(S0, silent(50, 2_000, 5))), []);
+    talk.pass(Duration::from_secs(2));
+    assert_eq!(talk.bench.state(0), State::Up);
+}
+
+#[test]
 fn datagrams_that_our_machine_dropped_are_no_broken_promises() {
     let mut talk = three();
     talk.speaking.clear();
