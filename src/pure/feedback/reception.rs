@@ -171,6 +171,7 @@ impl Reception {
             self.names.insert(slot, text.clone());
             self.agents.insert(text, agent);
         }
+        self.guard.keep(|slot| self.names.contains_key(&slot));
         nameless
     }
 
@@ -205,7 +206,7 @@ impl Reception {
         match accepted {
             Ok(()) => {
                 agent.from = Some(from);
-                self.guard.prove(from, now);
+                self.guard.prove(agent.slot, from, now);
                 if !agent.reports.take(REPORTS_RATE, now) {
                     return Err(Refused::TooMany);
                 }
