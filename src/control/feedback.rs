@@ -22,9 +22,9 @@ use crate::base::time::{self, Timestamp, UnixNanos};
 use crate::control::agent_orders::AgentOrder;
 use crate::control::inputs::{Heard, ReportSender};
 use crate::pure::feedback::keys::MasterKey;
-use crate::pure::feedback::reception::{Received, Reception, Refused, Sources};
+use crate::pure::feedback::reception::{Received, Reception, Refused, SECRET_LENGTH, Sources};
 use crate::pure::feedback::report::Source;
-use crate::pure::feedback::wire::{Challenge, DATAGRAM_MAX, OrderKind, RestartNews, RestartProgress};
+use crate::pure::feedback::wire::{DATAGRAM_MAX, OrderKind, RestartNews, RestartProgress};
 use crate::pure::pool::Address;
 use crate::pure::rule::Cidr;
 use crate::shared::counters::feedback::FeedbackCounters;
@@ -67,12 +67,12 @@ pub(super) fn start(
     orders: mpsc::Receiver<(ServerSlot, AgentOrder)>,
     stop: oneshot::Receiver<()>,
 ) -> io::Result<JoinHandle<()>> {
-    let challenge = challenge()?;
+    let secret = random()?;
     let make = || Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     thread::start("feedback", make, move |runtime| {
         let served = runtime.block_on(async {
             let socket = socket.into_live()?;
-            let reception = Reception::new(master, challenge, time::now());
+            let reception = Reception::new(master, &secret, time::now());
             Listening::new(socket, reception, store, reports).serve(orders, stop).await
         });
         if let Err(error) = served {
@@ -82,10 +82,10 @@ pub(super) fn start(
 }
 
 /// What nobody can know beforehand.
-fn challenge() -> io::Result<Challenge> {
-    let mut bytes = [0; 16];
+fn random() -> io::Result<[u8; SECRET_LENGTH]> {
+    let mut bytes = [0; SECRET_LENGTH];
     aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("the system gives no random numbers"))?;
-    Ok(Challenge(bytes))
+    Ok(bytes)
 }
 
 struct Listening {
@@ -229,10 +229,8 @@ impl Listening {
         match refused {
             Refused::Unheard(Some(introduction)) => self.send(&introduction, from),
             Refused::Replayed { wants_renewal: true } => {
-                if let Ok(challenge) = challenge() {
-                    self.reception.renew(bytes, challenge);
-                    tracing::warn!("the clock of the agent at {from} was set back: it is introduced anew");
-                }
+                self.reception.renew(bytes);
+                tracing::warn!("the clock of the agent at {from} was set back: it is introduced anew");
             }
             _ => {}
         }

@@ -4,11 +4,15 @@
 //! then the tag; the content is read last, and counts once ([`Acceptance`]). So a flood changes nothing and costs little, and
 //! whoever can't sign for a server changes nothing of it. Orders go where the last report that counted came from.
 //!
-//! It refuses to open sockets, to make random numbers and to judge what a report says.
+//! Each server that is new gets a challenge of its own, also one that was taken away and comes back: what its agent sent before is
+//! worthless. It refuses to open sockets, to make random numbers but from the one that it is given, and to judge what a report says.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+
+use aws_lc_rs::hmac;
 
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time::{Timestamp, UnixNanos};
@@ -17,6 +21,9 @@ use crate::pure::feedback::guard::{Admission, Bucket, Guard};
 use crate::pure::feedback::keys::{AgentKeys, MasterKey};
 use crate::pure::feedback::wire::{self, Challenge, OrderKind, ServerName, SignedReport, WireError, seal_order};
 use crate::pure::rule::Cidr;
+
+/// The length of the secret that challenges are made from, in bytes.
+pub const SECRET_LENGTH: usize = 32;
 
 /// The least time between two introductions to one server's agent.
 const INTRODUCTION_GAP: Duration = Duration::from_millis(20);
@@ -117,11 +124,36 @@ struct Agent {
     old_since: Option<Timestamp>,
 }
 
+/// Challenges that nobody can foresee, each another, from one secret.
+struct Challenges {
+    secret: hmac::Key,
+    next: u64,
+}
+
+impl fmt::Debug for Challenges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Challenges")
+    }
+}
+
+impl Challenges {
+    fn of(secret: &[u8; SECRET_LENGTH]) -> Self {
+        Self { secret: hmac::Key::new(hmac::HMAC_SHA256, secret), next: 0 }
+    }
+
+    fn next(&mut self) -> Challenge {
+        let tag = hmac::sign(&self.secret, &self.next.to_be_bytes());
+        self.next += 1;
+        // A tag has twice as many bytes.
+        Challenge(tag.as_ref().first_chunk().copied().unwrap_or_default())
+    }
+}
+
 /// Everything that is known of agents.
 #[derive(Debug)]
 pub struct Reception {
     master: MasterKey,
-    challenge: Challenge,
+    challenges: Challenges,
     agents: HashMap<Box<str>, Agent>,
     names: HashMap<ServerSlot, Box<str>>,
     sources: Sources,
@@ -130,11 +162,11 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// Nothing is known yet. The challenge has to be random, and new with each process.
-    pub fn new(master: MasterKey, challenge: Challenge, now: Timestamp) -> Self {
+    /// Nothing is known yet. The secret, which all challenges are made from, has to be random, and new with each process.
+    pub fn new(master: MasterKey, secret: &[u8; SECRET_LENGTH], now: Timestamp) -> Self {
         Self {
             master,
-            challenge,
+            challenges: Challenges::of(secret),
             agents: HashMap::new(),
             names: HashMap::new(),
             sources: Sources::default(),
@@ -158,11 +190,12 @@ impl Reception {
             };
             let text: Box<str> = name.as_str().into();
             let before = known.remove(&text).filter(|agent| agent.slot == slot);
+            let challenges = &mut self.challenges;
             let agent = before.unwrap_or_else(|| Agent {
                 slot,
                 name,
                 keys,
-                acceptance: Acceptance::new(self.challenge),
+                acceptance: Acceptance::new(challenges.next()),
                 from: None,
                 introduced: None,
                 reports: Bucket::full(REPORTS_RATE, Timestamp::ZERO),
@@ -234,10 +267,10 @@ impl Reception {
     }
 
     /// Begins anew with the agent that such a datagram names, by another challenge: its clock was set back.
-    pub fn renew(&mut self, datagram: &[u8], challenge: Challenge) {
+    pub fn renew(&mut self, datagram: &[u8]) {
         let name = wire::open(datagram).map(|sealed| sealed.name().to_owned());
         if let Some(agent) = name.ok().and_then(|name| self.agents.get_mut(name.as_str())) {
-            agent.acceptance.renew(challenge);
+            agent.acceptance.renew(self.challenges.next());
             agent.old_since = None;
         }
     }

@@ -92,8 +92,8 @@ impl fmt::Display for ServerName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Nonce(pub [u8; 16]);
 
-/// What a balancer puts into its orders, the same as long as it runs, and reports have to carry: it shows that a report was
-/// made since this balancer began.
+/// What a balancer puts into its orders for a server, and reports have to carry: it shows that a report was made since this
+/// balancer began to know the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Challenge(pub [u8; 16]);
 

@@ -24,8 +24,8 @@ fn master() -> MasterKey {
     MasterKey::from_bytes(&[7; 32])
 }
 
-fn reception(challenge: u8) -> Reception {
-    let mut reception = Reception::new(master(), Challenge([challenge; 16]), at(0));
+fn reception(secret: u8) -> Reception {
+    let mut reception = Reception::new(master(), &[secret; SECRET_LENGTH], at(0));
     let sources = Sources::new(&[Cidr { address: [10, 0, 0, 0].into(), prefix: 8 }]);
     let servers = [(id("a"), ServerSlot(3)), (id("b"), ServerSlot(4))];
     assert_eq!(reception.follow(servers.into_iter(), sources), []);
@@ -211,7 +211,7 @@ fn an_agent_whose_clock_was_set_back_is_introduced_anew() {
     assert_eq!(receive(&mut reception, &report, agent.from, 100), Err(Refused::Replayed { wants_renewal: false }));
     let report = agent.report(6_000);
     assert_eq!(receive(&mut reception, &report, agent.from, 6_000), Err(Refused::Replayed { wants_renewal: true }));
-    reception.renew(&report, Challenge([3; 16]));
+    reception.renew(&report);
     agent.meet(&mut reception, 6_100);
     let report = agent.report(6_200);
     assert!(receive(&mut reception, &report, agent.from, 6_200).is_ok());
@@ -231,4 +231,23 @@ fn servers_that_stay_keep_what_is_known_of_them() {
     let mut other = Agent::new("b");
     let report = other.report(3);
     assert_eq!(receive(&mut reception, &report, agent.from, 3), Err(Refused::Unknown));
+}
+
+#[test]
+fn what_was_sent_before_a_server_was_taken_away_counts_no_second_time_when_it_is_back() {
+    let (mut reception, mut agent) = (reception(1), Agent::new("a"));
+    let sources = || Sources::new(&[Cidr { address: [10, 0, 0, 0].into(), prefix: 8 }]);
+    agent.meet(&mut reception, 0);
+    let report = agent.report(100);
+    assert!(receive(&mut reception, &report, agent.from, 100).is_ok());
+    for slot in [3, 9] {
+        reception.follow([(id("b"), ServerSlot(4))].into_iter(), sources());
+        assert_eq!(receive(&mut reception, &report, agent.from, 200), Err(Refused::Unknown));
+        reception.follow([(id("a"), ServerSlot(slot)), (id("b"), ServerSlot(4))].into_iter(), sources());
+        assert!(matches!(receive(&mut reception, &report, agent.from, 300), Err(Refused::Unheard(_))));
+    }
+    // Its agent goes on after one question.
+    agent.meet(&mut reception, 400);
+    let report = agent.report(500);
+    assert_eq!(receive(&mut reception, &report, agent.from, 500).unwrap().slot, ServerSlot(9));
 }
