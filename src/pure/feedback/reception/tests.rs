@@ -194,10 +194,35 @@ fn an_agent_whose_keys_are_somebody_elses_drowns_nobody() {
 fn introductions_are_few_however_many_ask() {
     let (mut reception, mut agent) = (reception(1), Agent::new("a"));
     let report = agent.report(0);
-    let answers = (0..100).filter(|_| {
-        matches!(receive(&mut reception, &report, ([10, 3, 3, 3], 1).into(), 0), Err(Refused::Unheard(Some(_))))
-    });
-    assert_eq!(answers.count(), 1);
+    let mut answers = |millis, ports: u16| {
+        let is_answered = |port: &u16| {
+            let from = ([10, 3, 3, 3], *port).into();
+            matches!(receive(&mut reception, &report, from, millis), Err(Refused::Unheard(Some(_))))
+        };
+        (0..100).map(|number| number % ports).filter(is_answered).count()
+    };
+    assert_eq!(answers(0, 1), 2, "the agent it may be, and whoever sends it again");
+    assert_eq!(answers(19, 1), 0);
+    assert_eq!(answers(20, 1), 1);
+    assert_eq!(answers(40, 100), REINTRODUCED_MAX);
+    assert_eq!(answers(59, 100), 0);
+}
+
+#[test]
+fn a_report_that_somebody_sends_again_takes_no_agents_introduction() {
+    let (mut reception, mut agent) = (reception(1), Agent::new("a"));
+    let copy = agent.report(0);
+    for millis in 0..500 {
+        // From everywhere, and in the agent's own name.
+        for from in (1..20).map(|port| ([10, 9, 9, 9], port).into()).chain([agent.from]) {
+            receive(&mut reception, &copy, from, millis).unwrap_err();
+        }
+        if millis % 100 == 50 {
+            let report = agent.report(millis);
+            let answer = receive(&mut reception, &report, agent.from, millis);
+            assert!(matches!(answer, Err(Refused::Unheard(Some(_)))), "{answer:?}");
+        }
+    }
 }
 
 #[test]
