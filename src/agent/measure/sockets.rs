@@ -319,8 +319,7 @@ mod tests {
 
     #[test]
     fn what_is_left_of_a_question_that_broke_off_answers_no_later_one() {
-        let (before, question) =
-            (Question { port: 1, state: 1, number: 6 }, Question { port: 1, state: 1, number: 7 });
+        let (before, question) = (Question { port: 1, state: 1, number: 6 }, Question { port: 1, state: 1, number: 7 });
         let mut count = 0;
         assert_eq!(question.answers(&answered(before), &mut |_| count += 1), Told::More);
         assert_eq!(count, 0);

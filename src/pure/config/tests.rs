@@ -174,7 +174,9 @@ rule respond=404
 #[test]
 fn names_of_pools_and_servers_have_no_slash() {
     for (pool, server) in [("a/b", "s"), ("a", "s/t"), ("/", "s"), ("a", "/")] {
-        let text = format!("listen \"127.0.0.1:80\"\npool \"{pool}\" {{ server \"{server}\" \"[::1]:9000\" }}\nrule use=\"{pool}\"\n");
+        let text = format!(
+            "listen \"127.0.0.1:80\"\npool \"{pool}\" {{ server \"{server}\" \"[::1]:9000\" }}\nrule use=\"{pool}\"\n"
+        );
         let errors = load(&MemoryFiles::one("site.kdl", &text), "site.kdl".as_ref()).unwrap_err().to_string();
         assert!(errors.contains("this is no name of a"), "{pool} {server}: {errors}");
     }
