@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use aws_lc_rs::hmac;
 
+use crate::base::hex::from_hex;
 use crate::base::id::ServerId;
 use crate::base::time::UnixNanos;
-use crate::pure::feedback::keys::{Key, OrderKey, ReportKey, from_hex, hex};
+use crate::pure::feedback::keys::{Key, OrderKey, ReportKey};
 use crate::pure::feedback::report::Report;
 
 mod json;
