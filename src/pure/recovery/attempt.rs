@@ -152,7 +152,8 @@ impl Recovery {
         let Some(patient) = self.runs.get(host).and_then(|run| self.servers.get(&run.server)) else { return };
         let Some(means) = patient.means else { return };
         let can_restart = means.restart && patient.speaks(now);
-        if life == Life::Dead || patient.has_restarted_in_vain() {
+        // Of a machine that could not be asked nothing is known, and nothing follows from what was tried in vain.
+        if life == Life::Dead || (life == Life::Alive && patient.has_restarted_in_vain()) {
             match self.power_step(now, host, means) {
                 Ok(step) => self.take(now, host, step, effects),
                 // An agent that speaks may be told once more.
@@ -164,6 +165,7 @@ impl Recovery {
         } else {
             let why = if means.restart { "its agent does not speak" } else { "the pool has `restart #false`" };
             if means.restart
+                && life == Life::Alive
                 && let Some(patient) = self.runs.get(host).and_then(|run| self.servers.get_mut(&run.server))
             {
                 patient.restarted();

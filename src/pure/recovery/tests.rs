@@ -213,10 +213,19 @@ fn a_machine_that_is_up_without_an_agent_is_checked_in_the_end() {
 
 #[test]
 fn a_machine_that_could_not_be_asked_is_not_taken_for_dead() {
-    let mut bench = Bench::of(1, Means { restart: false, ..ALL });
-    bench.stands(S0, Standing::Failed);
     let not_done = || Err(StepFailure::NotDone("not permitted".to_owned()));
-    assert_eq!(bench.steps(9, &[], |_| not_done()), [Step::Ping; HOURLY_MAX]);
+    for restart in [true, false] {
+        let mut bench = Bench::of(1, Means { restart, ..ALL });
+        bench.stands(S0, Standing::Failed);
+        assert_eq!(bench.steps(9, &[], |_| not_done()), [Step::Ping; HOURLY_MAX], "restart {restart}");
+    }
+    // Also where its agent was told twice in vain, and has been silent since.
+    let mut bench = Bench::of(1, ALL);
+    bench.stands(S0, Standing::Failed);
+    let two = [Step::AgentRestart, Step::Check, Step::AgentRestart, Step::Check];
+    assert_eq!(bench.steps(4, &[S0], |step| if step == Step::Check { no() } else { Ok(()) }), two);
+    bench.now = bench.now + SPEAKS_UNPROMISED;
+    assert_eq!(bench.steps(9, &[], |_| not_done()), [Step::Ping; HOURLY_MAX - 2]);
 }
 
 #[test]
