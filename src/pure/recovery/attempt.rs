@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::patient::Patient;
 use super::record::Outcome;
 use super::{
     BOOT, BOOT_LOOK, Effect, HOURLY_MAX, Means, Recovery, SETTLE, STEP_LOST_AFTER, Step, StepFailure, StepId,
@@ -72,16 +73,17 @@ impl Recovery {
     pub(super) fn take(&mut self, now: Timestamp, host: &Arc<str>, step: Step, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get_mut(host) else { return };
         let Some(patient) = self.servers.get_mut(&run.server) else { return };
+        let is_dry_run = patient.is_dry_run();
         match step {
             Step::AgentRestart => patient.restarted(),
             Step::PowerCycle => {
                 if let Some(host) = self.hosts.get_mut(host) {
-                    host.switched.push_back(now);
+                    host.history(is_dry_run).switched.push_back(now);
                 }
             }
             Step::Ping | Step::WakeOnLan | Step::Check => {}
         }
-        if step.acts() && patient.means.is_some_and(|means| means.is_dry_run) {
+        if step.acts() && is_dry_run {
             effects.push(patient.note(now, step, Outcome::DryRun));
             self.was_done(now, host, step);
             return;
@@ -180,7 +182,7 @@ impl Recovery {
             return Err((Step::PowerCycle, "something on the machine is alive"));
         }
         let something_else = self.is_something_else_wrong(host);
-        let Some(machine) = self.hosts.get_mut(host) else {
+        let Some(machine) = self.hosts.get_mut(host).map(|host| host.history(means.is_dry_run)) else {
             return Err((Step::PowerCycle, "the machine is not known"));
         };
         if means.wake && !machine.was_woken {
@@ -216,10 +218,11 @@ impl Recovery {
             }
             Step::Ping | Step::Check => None,
         };
+        let is_dry_run = self.servers.get(&run.server).is_some_and(Patient::is_dry_run);
         if step == Step::WakeOnLan
             && let Some(host) = self.hosts.get_mut(host)
         {
-            host.was_woken = true;
+            host.history(is_dry_run).was_woken = true;
         }
     }
 

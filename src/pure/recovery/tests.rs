@@ -348,6 +348,34 @@ fn a_dry_run_decides_and_shows_everything_and_does_nothing_but_look() {
 }
 
 #[test]
+fn what_a_dry_run_would_have_done_is_not_believed_to_be_done() {
+    let reload = |bench: &mut Bench, is_dry_run| {
+        let means = Means { is_dry_run, ..ALL };
+        let servers = [Recoverable { standing: Standing::Failed, ..server(0, "h0", means) }];
+        assert_eq!(bench.handle(Event::Reload(&servers)), []);
+    };
+    // As often as may be: woken, switched, given up; and in the middle of an attempt.
+    for patience in [10_000, 20] {
+        let mut bench = Bench::of(1, Means { is_dry_run: true, ..ALL });
+        bench.stands(S0, Standing::Failed);
+        let end = bench.now + Duration::from_secs(patience);
+        while bench.now < end {
+            let Some((id, ..)) = bench.next(Duration::from_secs(10), &[]).0 else { continue };
+            bench.done(id, no());
+        }
+        assert_eq!(bench.recovery.report(S0).unwrap().has_given_up, patience > 1_000);
+        reload(&mut bench, false);
+        let steps = bench.steps(60, &[], |step| if step.acts() { Ok(()) } else { no() });
+        let done: Vec<_> = steps.into_iter().filter(|step| step.acts()).collect();
+        assert_eq!(done, [Step::WakeOnLan, Step::PowerCycle], "woken first, as if nothing had been done");
+        // What was really done is still known after another dry run.
+        reload(&mut bench, true);
+        reload(&mut bench, false);
+        assert_eq!(bench.recovery.hosts["h0"].done.switched.len(), 1);
+    }
+}
+
+#[test]
 fn an_operators_order_ends_it() {
     let mut bench = Bench::of(1, ALL);
     bench.stands(S0, Standing::Failed);
