@@ -222,6 +222,7 @@ impl FollowUp {
     fn recover(&mut self, now: Timestamp, event: Event<'_>) {
         let mut effects = std::mem::take(&mut self.effects);
         self.recovery.handle(now, event, &mut effects);
+        self.steps.call_off(|step| self.recovery.wants(now, step));
         self.is_stale |= !effects.is_empty();
         for effect in effects.drain(..) {
             match effect {

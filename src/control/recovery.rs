@@ -9,6 +9,7 @@ mod wake;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -49,6 +50,8 @@ pub(super) struct Steps {
     orders: Option<AgentOrders>,
     /// How checks shake hands.
     connectors: Connectors,
+    /// What calls power cycles off that have not switched anything yet.
+    switching: Vec<(StepId, Arc<AtomicBool>)>,
     done: mpsc::Sender<StepResult>,
 }
 
@@ -61,7 +64,7 @@ impl Steps {
     ) -> (Self, mpsc::Receiver<StepResult>) {
         // One step of each machine that is worked on, and those that ended too late.
         let (done, results) = mpsc::channel(RUNS_MAX * 2);
-        (Self { passwords, orders, connectors: with_own_sessions(connectors), done }, results)
+        (Self { passwords, orders, connectors: with_own_sessions(connectors), switching: Vec::new(), done }, results)
     }
 
     /// Takes these passwords from now on.
@@ -70,11 +73,13 @@ impl Steps {
     }
 
     /// Begins a step; its end comes as a result. It must be called on a local runtime.
-    pub(super) fn begin(&self, id: StepId, step: Step, target: Target) {
+    pub(super) fn begin(&mut self, id: StepId, step: Step, target: Target) {
         let (done, timeout) = (self.done.clone(), step.timeout());
         match step {
             Step::PowerCycle => {
                 let order = ipmi::Order::new(&target, &self.passwords, timeout);
+                self.switching.retain(|(_, flag)| Arc::strong_count(flag) > 1);
+                self.switching.extend(order.iter().map(|order| (id, order.call_off())));
                 // A thread of its own: programs are waited for. It ends with its timeout.
                 let work = move || {
                     let result = order.and_then(|order| order.power_cycle());
@@ -96,6 +101,13 @@ impl Steps {
                     let _ = done.send((id, result)).await;
                 });
             }
+        }
+    }
+
+    /// Calls those power cycles off that are not wanted any more, as long as nothing was switched.
+    pub(super) fn call_off(&self, is_wanted: impl Fn(StepId) -> bool) {
+        for (_, flag) in self.switching.iter().filter(|(id, _)| !is_wanted(*id)) {
+            flag.store(true, Ordering::Release);
         }
     }
 

@@ -250,6 +250,11 @@ impl Recovery {
         self.servers.get(&slot)?.report()
     }
 
+    /// Whether that step is still good for something: its server needs it, and nothing on its machine has come back.
+    pub fn wants(&self, now: Timestamp, step: StepId) -> bool {
+        self.runs.iter().any(|(host, run)| run.waits_for(step) && !self.lives(now, host))
+    }
+
     /// How many machines are worked on.
     pub fn runs(&self) -> usize {
         self.runs.len()

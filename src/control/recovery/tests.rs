@@ -30,7 +30,7 @@ const fn nothing() -> Plan {
 /// How a step ends.
 fn end_of(step: Step, target: Target, passwords: Passwords, orders: Option<AgentOrders>) -> Result<(), StepFailure> {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
-    let (steps, mut results) = Steps::new(passwords, orders, &Connectors::default());
+    let (mut steps, mut results) = Steps::new(passwords, orders, &Connectors::default());
     runtime.block_on(async {
         steps.begin(StepId(7), step, target);
         let (id, result) = tokio::time::timeout(PATIENCE, results.recv()).await.unwrap().unwrap();
@@ -100,6 +100,32 @@ fn ipmitool_gets_its_password_from_the_environment_and_switches_off_and_on() {
     assert_eq!(calls, [call("status"), call("cycle")]);
     let (end, calls) = power_cycle("echo Chassis Power is off", PATIENCE);
     assert_eq!((end, &calls[1]), (Ok(()), &call("on")), "a machine that is off is switched on");
+}
+
+#[test]
+fn power_is_not_switched_where_the_machine_came_back_while_its_board_was_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    // The board answers when the machine has come back.
+    let gate = folder.path().join("gate");
+    nix::unistd::mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let then = format!("read answer < '{}'; echo Chassis Power is on", gate.display());
+    let plan = Plan { ipmi: Some(recorder(folder.path(), &then)), ..nothing() };
+    let board = Ipmi { address: "10.0.9.1".to_owned(), user: None, password_file: None };
+    let machine = Machine { name: "m".into(), mac: None, ipmi: Some(board) };
+    let target = target(nowhere(), plan, Some(machine));
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    runtime.block_on(async {
+        let (mut steps, mut results) = Steps::new(Passwords::default(), None, &Connectors::default());
+        steps.begin(StepId(7), Step::PowerCycle, target);
+        steps.call_off(|step| step == StepId(7));
+        steps.call_off(|_| false);
+        std::fs::write(&gate, "on\n").unwrap();
+        let (_, result) = tokio::time::timeout(PATIENCE, results.recv()).await.unwrap().unwrap();
+        let Err(StepFailure::NotDone(why)) = result else { panic!("{result:?}") };
+        assert!(why.contains("came back"), "{why}");
+    });
+    let calls = std::fs::read_to_string(folder.path().join("calls")).unwrap();
+    assert_eq!(calls.lines().count(), 1, "{calls}");
 }
 
 #[test]

@@ -56,6 +56,11 @@ impl Run {
     pub(super) const fn new(server: ServerSlot) -> Self {
         Self { server, is_let_go: false, step: None, wait: None }
     }
+
+    /// Whether that step runs, and its server needs it.
+    pub(super) fn waits_for(&self, step: StepId) -> bool {
+        !self.is_let_go && self.step.is_some_and(|pending| pending.id == step)
+    }
 }
 
 impl Recovery {

@@ -307,6 +307,27 @@ fn power_is_not_switched_while_something_on_the_machine_is_alive() {
 }
 
 #[test]
+fn a_power_cycle_that_has_begun_is_not_wanted_once_the_machine_is_back() {
+    let means = Means { wake: false, ..ALL };
+    let server_back = |bench: &mut Bench| bench.stands(S0, Standing::InService);
+    let other_back = |bench: &mut Bench| bench.stands(S1, Standing::InService);
+    let taken_out = |bench: &mut Bench| bench.stands(S0, Standing::Away);
+    let agent_speaks = |bench: &mut Bench| assert_eq!(bench.handle(Event::AgentHeard(S1, None)), []);
+    let turns: [fn(&mut Bench); 4] = [server_back, other_back, taken_out, agent_speaks];
+    for turn in turns {
+        let mut bench = Bench::new(&[server(0, "h", means), server(1, "h", means), server(2, "k", means)]);
+        bench.stands(S0, Standing::Failed);
+        bench.stands(S1, Standing::Failed);
+        let (id, _) = bench.step(&[]);
+        let effects = bench.done(id, no());
+        let Some(Effect::Run(power, _, Step::PowerCycle)) = effects.last() else { panic!("{effects:?}") };
+        assert!(bench.recovery.wants(bench.now, *power) && !bench.recovery.wants(bench.now, id));
+        turn(&mut bench);
+        assert!(!bench.recovery.wants(bench.now, *power));
+    }
+}
+
+#[test]
 fn power_is_not_switched_while_a_third_of_the_pool_is_down() {
     let means = Means { wake: false, ..ALL };
     for (count, others, is_switched) in [(4, 1, false), (7, 1, true), (7, 2, false), (1, 0, true), (2, 0, true)] {
