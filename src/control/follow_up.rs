@@ -20,8 +20,9 @@ use crate::pure::alert::{AlertCounts, Alerts, Occasion};
 use crate::pure::availability::{Standing, Tally};
 use crate::pure::control::Control;
 use crate::pure::control::evidence::Evidence;
+use crate::pure::feedback::wire::RestartProgress;
 use crate::pure::recovery::plan::{Machine, Plan};
-use crate::pure::recovery::{Attempt, Effect, Event, Means, Outcome, Recoverable, Recovery, StepFailure};
+use crate::pure::recovery::{Attempt, Effect, Event, Means, Outcome, Recoverable, Recovery, StepFailure, StepId};
 use crate::shared::control_report::{ControlReport, ControlReportStore, ServerReport};
 use crate::shared::snapshot::Snapshot;
 use crate::transport::tls::Connectors;
@@ -171,6 +172,11 @@ impl FollowUp {
     /// A server's agent was heard.
     pub(super) fn heard(&mut self, now: Timestamp, slot: ServerSlot, promised: Option<Duration>) {
         self.recover(now, Event::AgentHeard(slot, promised));
+    }
+
+    /// A server's agent says how the restart of that step goes.
+    pub(super) fn restart_news(&self, (step, progress): (StepId, RestartProgress)) {
+        self.steps.restart_news(step, progress);
     }
 
     /// A step has ended.
