@@ -208,7 +208,7 @@ impl Task {
             self.reason = reason;
         }
         let slot = self.endpoint.record.slot;
-        self.reports.send(Heard { slot, source: Source::AgentCheck, report });
+        self.reports.send(Heard { slot, source: Source::AgentCheck, report, restart: None });
     }
 }
 

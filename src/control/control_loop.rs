@@ -238,6 +238,9 @@ impl ControlLoop {
 
     fn heard(&mut self, heard: &Heard) {
         self.handle(Event::Report(heard.slot, heard.source, &heard.report));
+        if let Some(news) = heard.restart {
+            self.follow_up.restart_news(news);
+        }
         self.follow_up.note();
     }
 

@@ -19,8 +19,9 @@ use crate::pure::alert::target::Targets;
 use crate::pure::alert::{AlertCounts, Alerts, Occasion};
 use crate::pure::availability::{Standing, Tally};
 use crate::pure::control::Control;
+use crate::pure::feedback::wire::RestartProgress;
 use crate::pure::recovery::plan::{Machine, Plan};
-use crate::pure::recovery::{Attempt, Effect, Event, Means, Outcome, Recoverable, Recovery, StepFailure};
+use crate::pure::recovery::{Attempt, Effect, Event, Means, Outcome, Recoverable, Recovery, StepFailure, StepId};
 use crate::shared::control_report::{ControlReport, ControlReportStore, ServerReport};
 use crate::shared::snapshot::Snapshot;
 use crate::transport::tls::Connectors;
@@ -172,6 +173,11 @@ impl FollowUp {
         self.recover(now, Event::AgentHeard(slot, promised));
     }
 
+    /// A server's agent says how the restart of that step goes.
+    pub(super) fn restart_news(&self, (step, progress): (StepId, RestartProgress)) {
+        self.steps.restart_news(step, progress);
+    }
+
     /// A step has ended.
     pub(super) fn step_done(&mut self, now: Timestamp, (id, result): StepResult) {
         self.recover(now, Event::StepDone(id, result));
@@ -221,6 +227,7 @@ impl FollowUp {
     fn recover(&mut self, now: Timestamp, event: Event<'_>) {
         let mut effects = std::mem::take(&mut self.effects);
         self.recovery.handle(now, event, &mut effects);
+        self.steps.call_off(|step| self.recovery.wants(now, step));
         self.is_stale |= !effects.is_empty();
         for effect in effects.drain(..) {
             match effect {
