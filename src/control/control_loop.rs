@@ -158,6 +158,8 @@ struct ControlLoop {
     found: mpsc::Receiver<Found>,
     /// The configured names, with their addresses once they have been asked for.
     names: HashMap<Arc<str>, Option<Vec<IpAddr>>>,
+    /// Those of them of which the resolver says that they do not exist.
+    denied: BTreeSet<Arc<str>>,
     said_late: Spaced,
     /// Told once, when all have been.
     tried: std::sync::mpsc::SyncSender<()>,
@@ -188,6 +190,7 @@ impl ControlLoop {
             naming,
             found,
             names: HashMap::new(),
+            denied: BTreeSet::new(),
             said_late: Spaced::default(),
             tried,
             follow_up,
@@ -290,6 +293,7 @@ impl ControlLoop {
             })
             .collect();
         self.names.retain(|host, _| hosts.contains(host));
+        self.denied.retain(|host| hosts.contains(host));
         for host in &hosts {
             self.names.entry(Arc::clone(host)).or_default();
         }
@@ -301,6 +305,11 @@ impl ControlLoop {
         // One that is gone from the configuration may have been on its way.
         let Some(known) = self.names.get_mut(&found.host) else { return };
         *known = Some(found.addresses);
+        if found.is_denied {
+            self.denied.insert(found.host);
+        } else {
+            self.denied.remove(&found.host);
+        }
         if self.publish_names() {
             self.know_servers();
         }
@@ -381,7 +390,11 @@ impl ControlLoop {
                 Effect::RunCheck(check) => {
                     let endpoint = self.servers.get(&check.server);
                     if let Some((endpoint, pool)) = endpoint.and_then(|it| Some((it, snapshot.pool_of(it)?))) {
-                        self.checks.begin(check, Arc::clone(endpoint), Arc::clone(&pool.pool));
+                        let is_denied = match &endpoint.server.address {
+                            Address::Name(host, _) => self.denied.contains(host.as_str()),
+                            Address::Socket(_) | Address::Unix(_) => false,
+                        };
+                        self.checks.begin(check, Arc::clone(endpoint), Arc::clone(&pool.pool), is_denied);
                     }
                 }
                 Effect::TakeBack(slot) => silent.push(slot),
