@@ -13,4 +13,5 @@ pub mod naming;
 pub mod passwords;
 pub mod probe;
 mod recovery;
+mod share_log;
 pub mod sight;

@@ -23,6 +23,7 @@ use crate::control::follow_up::FollowUp;
 use crate::control::inputs::{Heard, Inputs};
 use crate::control::naming::{Found, Naming};
 use crate::control::recovery::StepResult;
+use crate::control::share_log::ShareLog;
 use crate::control::sight::Sight;
 use crate::pure::config::Config;
 use crate::pure::control::{Change, Control, Effect, Event, Order, ShareChange, TICK, Watched};
@@ -161,6 +162,7 @@ struct ControlLoop {
     /// Those of them of which the resolver says that they do not exist.
     denied: BTreeSet<Arc<str>>,
     said_late: Spaced,
+    share_log: ShareLog,
     /// Told once, when all have been.
     tried: std::sync::mpsc::SyncSender<()>,
     follow_up: FollowUp,
@@ -192,6 +194,7 @@ impl ControlLoop {
             names: HashMap::new(),
             denied: BTreeSet::new(),
             said_late: Spaced::default(),
+            share_log: ShareLog::default(),
             tried,
             follow_up,
             step_results,
@@ -256,7 +259,9 @@ impl ControlLoop {
         self.gather_outcomes();
         self.handle(Event::Tick);
         self.carry_out();
-        self.follow_up.tick(time::now(), &self.control);
+        let now = time::now();
+        self.share_log.due(now).iter().for_each(tell_share);
+        self.follow_up.tick(now, &self.control);
     }
 
     /// Tells what requests have seen of each server since the last time, where that is anything.
@@ -405,7 +410,9 @@ impl ControlLoop {
                         endpoint.record.load.set_counter(counter);
                     }
                 }
-                Effect::TellShare(change) => tell_share(&change),
+                Effect::TellShare(change) => {
+                    self.share_log.note(time::now(), change).iter().for_each(tell_share);
+                }
                 Effect::TellOscillation(server, gain) => tracing::warn!(
                     "the share of {server} goes to and fro: from now on it goes {:.0} % of each way",
                     gain * 100.0
