@@ -8,6 +8,7 @@ pub mod control_loop;
 pub mod equipment;
 pub mod feedback;
 mod follow_up;
+mod freshness;
 pub mod inputs;
 pub mod naming;
 pub mod passwords;

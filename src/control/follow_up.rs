@@ -2,7 +2,7 @@
 //! report for those who ask.
 //!
 //! The control loop tells it what has happened; it never tells control anything, and it never waits: steps and alerts are
-//! others' work. It publishes at most every [`PUBLISH_EVERY`].
+//! others' work. It publishes as often as [`Freshness`] says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time::Timestamp;
 use crate::control::alert::Alerter;
 use crate::control::equipment::Equipment;
+use crate::control::freshness::Freshness;
 use crate::control::recovery::{StepResult, Steps, Target};
 use crate::pure::alert::target::Targets;
 use crate::pure::alert::{AlertCounts, Alerts, Occasion};
@@ -26,9 +27,6 @@ use crate::pure::recovery::{Attempt, Effect, Event, Means, Outcome, Recoverable,
 use crate::shared::control_report::{ControlReport, ControlReportStore, ServerReport};
 use crate::shared::snapshot::Snapshot;
 use crate::transport::tls::Connectors;
-
-/// How often a report is published where things change.
-pub const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
 /// What follows from changes of state.
 #[derive(Debug)]
@@ -45,9 +43,8 @@ pub(super) struct FollowUp {
     /// Servers that are in doubt: they may be dead without a change of state.
     doubted: BTreeSet<ServerSlot>,
     effects: Vec<Effect>,
-    /// Whether something has changed since the last report.
-    is_stale: bool,
-    published: Timestamp,
+    /// How far the last report is behind.
+    freshness: Freshness,
 }
 
 #[derive(Debug)]
@@ -87,8 +84,7 @@ impl FollowUp {
             pools: BTreeMap::new(),
             doubted: BTreeSet::new(),
             effects: Vec::new(),
-            is_stale: true,
-            published: Timestamp::ZERO,
+            freshness: Freshness::default(),
         };
         (follow_up, results)
     }
@@ -132,17 +128,17 @@ impl FollowUp {
         self.alerts.keep(|id| ids.contains(id));
         self.alert_others(snapshot);
         self.recover(now, Event::Reload(&recoverable));
-        self.is_stale = true;
+        self.freshness.state_changed();
     }
 
     /// Something may have changed what is known of servers.
     pub(super) const fn note(&mut self) {
-        self.is_stale = true;
+        self.freshness.figures_changed();
     }
 
     /// A server's state has changed.
     pub(super) fn changed(&mut self, now: Timestamp, slot: ServerSlot, control: &Control) {
-        self.is_stale = true;
+        self.freshness.state_changed();
         let Some(followed) = self.servers.get_mut(&slot) else { return };
         let before = followed.tally.standing();
         followed.tally.stands(now, standing(control, slot));
@@ -195,8 +191,7 @@ impl FollowUp {
         for alert in self.alerts.tick(now) {
             self.alerter.send(&alert);
         }
-        if self.is_stale && now.since(self.published) >= PUBLISH_EVERY {
-            (self.is_stale, self.published) = (false, now);
+        if self.freshness.is_due(now) {
             self.reports.publish(self.report(now, control));
         }
     }
@@ -229,7 +224,9 @@ impl FollowUp {
         let mut effects = std::mem::take(&mut self.effects);
         self.recovery.handle(now, event, &mut effects);
         self.steps.call_off(|step| self.recovery.wants(now, step));
-        self.is_stale |= !effects.is_empty();
+        if !effects.is_empty() {
+            self.freshness.state_changed();
+        }
         for effect in effects.drain(..) {
             match effect {
                 Effect::Run(id, slot, step) => {
