@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -19,6 +19,7 @@ use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time;
 use crate::control::agent_orders::AgentOrder;
 use crate::control::checks::{CheckResult, Checks};
+use crate::control::equipment::{Equipped, Renewal};
 use crate::control::follow_up::FollowUp;
 use crate::control::inputs::{Heard, Inputs};
 use crate::control::naming::{Found, Naming};
@@ -48,8 +49,8 @@ const ORDERS_MAX: usize = 256;
 enum Command {
     /// An operator's order.
     Order(ServerId, Order),
-    /// Another configuration.
-    Reload(Arc<Config>, Arc<RuleSet>),
+    /// Another configuration, with what it brings.
+    Reload(Arc<Config>, Arc<RuleSet>, Box<Renewal>),
 }
 
 /// The control thread, as seen from outside.
@@ -57,6 +58,8 @@ enum Command {
 pub struct Handle {
     commands: mpsc::Sender<Command>,
     thread: JoinHandle<()>,
+    /// What control acts with.
+    equipped: Mutex<Equipped>,
     names_tried: std::sync::mpsc::Receiver<()>,
 }
 
@@ -85,12 +88,17 @@ impl Handle {
         self.command(Command::Order(server, order))
     }
 
-    /// Publishes another configuration.
+    /// Publishes another configuration. What it names is read and started here and now, so that the control thread does not wait
+    /// for it.
     ///
     /// # Errors
     /// [`Unavailable`].
     pub fn reload(&self, config: Arc<Config>, rules: Arc<RuleSet>) -> Result<(), Unavailable> {
-        self.command(Command::Reload(config, rules))
+        let mut equipped = self.equipped.lock().unwrap_or_else(PoisonError::into_inner);
+        let (renewal, next) = equipped.renewed(&config);
+        self.command(Command::Reload(config, rules, Box::new(renewal)))?;
+        *equipped = next;
+        Ok(())
     }
 
     /// Ends the thread and waits for its end, which a tick or less brings.
@@ -130,6 +138,7 @@ pub struct Start<'a> {
 pub fn start(start: Start<'_>) -> io::Result<Handle> {
     let Start { store, workers, connectors, reports, equipment, inputs } = start;
     let connectors = Connectors::clone(connectors);
+    let equipped = Mutex::new(Equipped::with(&equipment, &store.load().config.alert));
     let (sender, receiver) = mpsc::channel(ORDERS_MAX);
     let (tried, names_tried) = std::sync::mpsc::sync_channel(1);
     let make = || Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
@@ -137,7 +146,7 @@ pub fn start(start: Start<'_>) -> io::Result<Handle> {
         let start = Start { store, workers, connectors: &connectors, reports, equipment, inputs };
         runtime.block_on(ControlLoop::new(start, tried).serve(receiver));
     })?;
-    Ok(Handle { commands: sender, thread, names_tried })
+    Ok(Handle { commands: sender, thread, equipped, names_tried })
 }
 
 struct ControlLoop {
@@ -176,8 +185,7 @@ impl ControlLoop {
         let (checks, check_results) = Checks::new(connectors);
         // For jitter only.
         let seed = time::wall_clock().duration_since(UNIX_EPOCH).map_or(0, |since| u64::from(since.subsec_nanos()));
-        let alerted = Arc::clone(&store.load().config.alert);
-        let (follow_up, step_results) = FollowUp::new(reports, (equipment, alerted), connectors, seed);
+        let (follow_up, step_results) = FollowUp::new(reports, equipment, connectors, seed);
         let mut control_loop = Self {
             store,
             workers,
@@ -218,7 +226,8 @@ impl ControlLoop {
                 Some(heard) = self.inputs.heard.recv() => self.heard(&heard),
                 command = commands.recv() => match command {
                     Some(Command::Order(server, order)) => self.order(&server, order),
-                    Some(Command::Reload(config, rules)) => {
+                    Some(Command::Reload(config, rules, renewal)) => {
+                        self.follow_up.equip(*renewal);
                         self.store.reload(config, rules);
                         self.follow_names();
                         self.publish_names();

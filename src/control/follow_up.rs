@@ -13,10 +13,9 @@ use tokio::sync::mpsc;
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time::Timestamp;
 use crate::control::alert::Alerter;
-use crate::control::equipment::Equipment;
+use crate::control::equipment::{Equipment, Renewal};
 use crate::control::freshness::Freshness;
 use crate::control::recovery::{StepResult, Steps, Target};
-use crate::pure::alert::target::Targets;
 use crate::pure::alert::{AlertCounts, Alerts, Occasion};
 use crate::pure::availability::{Standing, Tally};
 use crate::pure::control::Control;
@@ -36,8 +35,6 @@ pub(super) struct FollowUp {
     steps: Steps,
     alerts: Alerts,
     alerter: Alerter,
-    /// To whom the alerter delivers.
-    alerted: Arc<Targets>,
     servers: BTreeMap<ServerSlot, Followed>,
     pools: BTreeMap<Arc<str>, Pool>,
     /// Servers that are in doubt: they may be dead without a change of state.
@@ -63,11 +60,11 @@ struct Pool {
 }
 
 impl FollowUp {
-    /// Nothing to follow yet: a reload brings it. `alerted` are those whom the equipment alerts. `seed` spreads attempts over time. The ends of steps come out of the
-    /// second and have to be told to [`Self::step_done`].
+    /// Nothing to follow yet: a reload brings it. `seed` spreads attempts over time. The ends of steps come out of the second and have
+    /// to be told to [`Self::step_done`].
     pub(super) fn new(
         reports: Arc<ControlReportStore>,
-        (equipment, alerted): (Equipment, Arc<Targets>),
+        equipment: Equipment,
         connectors: &Connectors,
         seed: u64,
     ) -> (Self, mpsc::Receiver<StepResult>) {
@@ -79,7 +76,6 @@ impl FollowUp {
             steps,
             alerts: Alerts::default(),
             alerter,
-            alerted,
             servers: BTreeMap::new(),
             pools: BTreeMap::new(),
             doubted: BTreeSet::new(),
@@ -87,6 +83,15 @@ impl FollowUp {
             freshness: Freshness::default(),
         };
         (follow_up, results)
+    }
+
+    /// Another configuration brings this with it.
+    pub(super) fn equip(&mut self, renewal: Renewal) {
+        self.steps.learn(renewal.passwords);
+        if let Some(alerter) = renewal.alerter {
+            // What the former still has is delivered.
+            self.alerter = alerter;
+        }
     }
 
     /// These are the servers now.
@@ -126,7 +131,6 @@ impl FollowUp {
             self.servers.iter().filter(|(_, followed)| is_doubted(followed)).map(|(slot, _)| *slot).collect();
         let ids: BTreeSet<&ServerId> = self.servers.values().map(|followed| &followed.id).collect();
         self.alerts.keep(|id| ids.contains(id));
-        self.alert_others(snapshot);
         self.recover(now, Event::Reload(&recoverable));
         self.freshness.state_changed();
     }
@@ -203,20 +207,6 @@ impl FollowUp {
     fn alert(&mut self, now: Timestamp, occasion: Occasion, server: &ServerId, because: String) {
         if let Some(alert) = self.alerts.note(now, occasion, server, because) {
             self.alerter.send(&alert);
-        }
-    }
-
-    /// Another configuration may alert others. Files that can't be read leave those that were alerted before.
-    fn alert_others(&mut self, snapshot: &Snapshot) {
-        if self.alerted == snapshot.config.alert {
-            return;
-        }
-        match Equipment::of(&snapshot.config) {
-            Ok(Equipment { passwords, alerter, orders: _ }) => {
-                self.steps.learn(passwords);
-                (self.alerter, self.alerted) = (alerter, Arc::clone(&snapshot.config.alert));
-            }
-            Err(error) => tracing::error!("alerts still go where they went before: {error}"),
         }
     }
 

@@ -296,3 +296,24 @@ fn checks_that_would_not_do_what_they_are_there_for_are_warned_of() {
         ["300 checks would run at once if no server answered, and 256 may"]
     );
 }
+
+#[test]
+fn a_recovery_that_restarts_without_a_way_to_any_agent_is_warned_of() {
+    let file = |recovery: &str, top: &str| {
+        let server = "server \"s\" \"127.0.0.1:9001\" { machine ipmi=\"10.0.9.1\" }";
+        let pool = format!("pool \"a\" {{\n{server}\nrecovery {{ ipmi; {recovery} }}\n}}\n");
+        // That there is no such key is an error of its own.
+        checked(&format!("listen \"127.0.0.1:8080\"\n{top}\n{pool}rule use=\"a\"\n")).warnings
+    };
+    let said = "no agent can be told to restart the services of `a`";
+    let none: [&str; 0] = [];
+    for (recovery, top, expected) in [
+        ("", "", &[said][..]),
+        ("restart #true", "", &[said]),
+        ("restart #false", "", &none),
+        ("", "feedback \"127.0.0.1:7700\" { key-file \"agents.key\" }", &none),
+    ] {
+        let warnings = file(recovery, top).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(warnings, expected, "{recovery} {top}");
+    }
+}
