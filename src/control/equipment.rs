@@ -76,7 +76,8 @@ impl Equipped {
         for error in errors {
             tracing::error!("{error}: what was read before is used, if anything was");
         }
-        let mut next = Self { passwords, alerted: Some(Arc::clone(&config.alert)), counters: Arc::clone(&self.counters) };
+        let mut next =
+            Self { passwords, alerted: Some(Arc::clone(&config.alert)), counters: Arc::clone(&self.counters) };
         let is_same = self.alerted == next.alerted && self.passwords == next.passwords;
         let alerter = (!is_same).then(|| {
             Alerter::start_counting(&config.alert, &next.passwords, Arc::clone(&self.counters)).map_err(|error| {

@@ -26,9 +26,7 @@ use crate::pure::feedback::guard::Admission;
 use crate::pure::feedback::keys::MasterKey;
 use crate::pure::feedback::reception::{Received, Reception, Refused, Sources};
 use crate::pure::feedback::report::Source;
-use crate::pure::feedback::wire::{
-    Challenge, DATAGRAM_MAX, OrderKind, RestartNews, RestartProgress, ServerName, open,
-};
+use crate::pure::feedback::wire::{Challenge, DATAGRAM_MAX, OrderKind, RestartNews, RestartProgress, ServerName, open};
 use crate::pure::pool::Address;
 use crate::pure::rule::Cidr;
 use crate::shared::counters::feedback::FeedbackCounters;

@@ -158,10 +158,7 @@ impl Steps {
 
 /// Waits for the end of a restart that was ordered. One that its agent is still at when the time is over has been done as far as
 /// it goes: whether it helped is seen at the service itself.
-async fn restarted(
-    mut news: watch::Receiver<Option<RestartProgress>>,
-    timeout: Duration,
-) -> Result<(), StepFailure> {
+async fn restarted(mut news: watch::Receiver<Option<RestartProgress>>, timeout: Duration) -> Result<(), StepFailure> {
     let is_end = |news: &Option<RestartProgress>| news.is_some_and(|news| news != RestartProgress::Running);
     // Whether it ended, the time is over, or nobody can tell any more: what was said last counts.
     let _ = tokio::time::timeout(timeout, news.wait_for(is_end)).await;

@@ -102,7 +102,10 @@ mod tests {
         assert_eq!([0, 499, 500, 600, 999, 1_000].map(|millis| sent(&mut restarts, millis)), [0, 0, 1, 0, 0, 1]);
         assert_eq!(restarts.heard(SLOT, None), None);
         assert_eq!(sent(&mut restarts, 1_500), 1, "a report without news was sent before it arrived");
-        assert_eq!(restarts.heard(SLOT, news(5, RestartProgress::Running)), Some((StepId(105), RestartProgress::Running)));
+        assert_eq!(
+            restarts.heard(SLOT, news(5, RestartProgress::Running)),
+            Some((StepId(105), RestartProgress::Running))
+        );
         assert_eq!(sent(&mut restarts, 2_000), 0);
         assert_eq!(restarts.heard(SLOT, news(5, RestartProgress::Done)), Some((StepId(105), RestartProgress::Done)));
         restarts.ordered(at(3_000), SLOT, order(6));

@@ -70,7 +70,9 @@ impl Order {
         let status = self.run("status", deadline)?;
         // Its board may have taken long to answer, and the machine may have come back meanwhile.
         if self.is_called_off.load(Ordering::Acquire) {
-            return Err(StepFailure::NotDone("something on the machine came back before its power was switched".to_owned()));
+            return Err(StepFailure::NotDone(
+                "something on the machine came back before its power was switched".to_owned(),
+            ));
         }
         let action = if status.to_ascii_lowercase().contains("is off") { "on" } else { "cycle" };
         self.run(action, deadline).map(drop)
