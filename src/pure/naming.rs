@@ -107,7 +107,13 @@ impl Name {
             self.addresses = addresses;
         }
         let is_over_trouble = std::mem::take(&mut self.failures) > 0;
-        Step { has_changed: !is_same, wait: ttl.clamp(TTL_MIN, TTL_MAX), trouble: None, is_over_trouble, is_denied: false }
+        Step {
+            has_changed: !is_same,
+            wait: ttl.clamp(TTL_MIN, TTL_MAX),
+            trouble: None,
+            is_over_trouble,
+            is_denied: false,
+        }
     }
 
     fn fail(&mut self, cause: String) -> Step {

@@ -353,8 +353,9 @@ impl Recovery {
             forget_old(&mut history.switched, now);
         }
         // What was done to a machine in the last hour counts also where it was gone from the file for a moment.
-        self.hosts
-            .retain(|name, host| !host.servers.is_empty() || !host.done.switched.is_empty() || self.runs.contains_key(name));
+        self.hosts.retain(|name, host| {
+            !host.servers.is_empty() || !host.done.switched.is_empty() || self.runs.contains_key(name)
+        });
     }
 
     /// Whether something on the machine shows that it lives.

@@ -112,7 +112,8 @@ impl Agent {
         let report = Report { boot, sequence, promised_next, figures, service, ..Report::default() };
         let heard = self.obedience.heard();
         let restart = self.restart;
-        seal_report(self.keys.server(), self.keys.report(), &SignedReport { report, sent, nonce, heard, restart }).unwrap()
+        seal_report(self.keys.server(), self.keys.report(), &SignedReport { report, sent, nonce, heard, restart })
+            .unwrap()
     }
 
     fn report(&mut self) -> Vec<u8> {
