@@ -79,8 +79,9 @@ pub enum AlertError {
     System(#[from] io::Error),
 }
 
+/// What became of alerts.
 #[derive(Debug, Default)]
-struct Counters {
+pub(super) struct Counters {
     sent: AtomicU64,
     failed: AtomicU64,
     dropped: AtomicU64,
@@ -100,7 +101,16 @@ impl Alerter {
     /// # Errors
     /// [`AlertError`] for the first that can't be set up.
     pub fn start(targets: &Targets, passwords: &Passwords) -> Result<Self, AlertError> {
-        let mut alerter = Self::default();
+        Self::start_counting(targets, passwords, Arc::default())
+    }
+
+    /// The same in the place of another, whose counters go on.
+    pub(super) fn start_counting(
+        targets: &Targets,
+        passwords: &Passwords,
+        counters: Arc<Counters>,
+    ) -> Result<Self, AlertError> {
+        let mut alerter = Self { queues: Vec::new(), counters };
         let mut system = SystemAuthorities::default();
         for target in &targets.webhooks {
             let secret = target.secret_file.as_deref().and_then(|file| passwords.get(file));
@@ -112,6 +122,11 @@ impl Alerter {
             alerter.add(target.to_string(), move |message| mailer.send(message))?;
         }
         Ok(alerter)
+    }
+
+    /// Its counters, for whoever takes its place.
+    pub(super) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
     }
 
     /// Sends an alert to everybody.

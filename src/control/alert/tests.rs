@@ -235,3 +235,23 @@ fn a_server_without_starttls_gets_no_mail_where_tls_is_demanded() {
     let lines = heard.recv_timeout(PATIENCE).unwrap();
     assert!(!lines.iter().any(|line| line.starts_with("MAIL") || line.starts_with("DATA")), "{lines:?}");
 }
+
+#[test]
+fn the_counts_of_alerts_outlive_those_who_deliver_them() {
+    let mut former = Alerter::default();
+    let (told, delivered) = channel();
+    let deliver = move |_: &Message| told.send(()).map_err(|_| Failure { why: "nobody".to_owned(), may_pass: false });
+    former.add("former".to_owned(), deliver).unwrap();
+    former.send(&alert(Occasion::Down));
+    delivered.recv_timeout(PATIENCE).unwrap();
+    let next = Alerter::start_counting(&Targets::default(), &Passwords::default(), former.counters()).unwrap();
+    // What the former still delivers counts too.
+    former.send(&alert(Occasion::Recovered));
+    drop(former);
+    delivered.recv_timeout(PATIENCE).unwrap();
+    let deadline = time::now() + PATIENCE;
+    while next.counts().sent < 2 {
+        assert!(time::now() < deadline, "{:?}", next.counts());
+        std::thread::yield_now();
+    }
+}
