@@ -145,6 +145,13 @@ fn a_program_that_does_not_end_is_killed_with_what_it_started() {
 }
 
 #[test]
+fn a_switch_that_was_begun_counts_as_done_also_where_the_board_is_slow_to_say_so() {
+    let slow = "case \"$*\" in *status) echo Chassis Power is on;; *) sleep 1000;; esac";
+    let (end, calls) = power_cycle(slow, Duration::from_secs(2));
+    assert_eq!((end, calls.len()), (Ok(()), 2));
+}
+
+#[test]
 fn a_program_that_says_too_much_does_not_wait_for_us() {
     let (end, calls) = power_cycle("yes | head -c 1000000", PATIENCE);
     assert_eq!((end, calls.len()), (Ok(()), 2));
