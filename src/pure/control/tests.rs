@@ -568,22 +568,20 @@ impl World {
     }
 }
 
+/// Plays 256 worlds, in which servers must fall often enough to prove something. `play` gives back how many did; a failure
+/// names its seed.
+fn play_256_worlds(play: fn(u64) -> u32) {
+    let fallen = |seed| std::panic::catch_unwind(|| play(seed)).unwrap_or_else(|_| panic!("seed {seed} failed"));
+    let falls: u32 = (0..256).map(fallen).sum();
+    assert!(falls > 256, "the worlds were too kind: {falls} falls");
+}
+
 #[test]
 fn simulated_crashes_are_noticed_and_healed_for_256_seeds() {
-    let mut falls = 0;
-    for seed in 0..256 {
-        let outcome = std::panic::catch_unwind(|| {
-            let mut world = World::new(seed);
-            for _ in 0..400 {
-                world.step();
-            }
-            world.heal();
-            world.falls
-        });
-        match outcome {
-            Ok(fallen) => falls += fallen,
-            Err(_) => panic!("seed {seed} failed"),
-        }
-    }
-    assert!(falls > 256, "the worlds were too kind: {falls} falls");
+    play_256_worlds(|seed| {
+        let mut world = World::new(seed);
+        (0..400).for_each(|_| world.step());
+        world.heal();
+        world.falls
+    });
 }

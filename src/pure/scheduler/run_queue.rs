@@ -19,19 +19,18 @@ const NOT_HEARD: &str = "the least load for its weight: no server that may get i
 /// The largest load there is: that of a server that is passed over.
 const PASSED_OVER: u64 = (1 << 40) - 1;
 
-/// By what servers say when they are asked.
+/// By what servers say: when they are asked, or by themselves.
 #[derive(Debug)]
-pub(super) struct Pulled {
+pub(super) struct Told<const IS_ASKED: bool> {
     is_heard: bool,
     now: Timestamp,
 }
 
+/// By what servers say when they are asked.
+pub(super) type Pulled = Told<true>;
+
 /// By what servers say by themselves.
-#[derive(Debug)]
-pub(super) struct Pushed {
-    is_heard: bool,
-    now: Timestamp,
-}
+pub(super) type Pushed = Told<false>;
 
 /// Whether one of those that may get the request has told its run queue.
 fn is_heard(view: &PoolView<'_>, now: Timestamp, mut among: impl Iterator<Item = usize>) -> bool {
@@ -51,30 +50,7 @@ fn in_flight(candidate: &Candidate) -> u64 {
     u64::from(candidate.load.active())
 }
 
-impl Measure for Pulled {
-    const NAME: &'static str = "run-queue";
-    const AIM: &'static str = AIM;
-
-    fn of(view: &PoolView<'_>, now: Timestamp, among: impl Iterator<Item = usize>) -> Self {
-        Self { is_heard: is_heard(view, now, among), now }
-    }
-
-    fn aim(&self) -> &'static str {
-        if self.is_heard { AIM } else { NOT_HEARD }
-    }
-
-    fn load(&self, candidate: &Candidate) -> u64 {
-        if self.is_heard { told(candidate, self.now).unwrap_or(PASSED_OVER) } else { in_flight(candidate) }
-    }
-
-    fn capacity(&self, candidate: &Candidate) -> u64 {
-        let is_passed_over = self.is_heard && told(candidate, self.now).is_none();
-        // Whatever its weight, it is behind all others.
-        if is_passed_over { 1 } else { u64::from(candidate.share.units()) }
-    }
-}
-
-impl Measure for Pushed {
+impl<const IS_ASKED: bool> Measure for Told<IS_ASKED> {
     const NAME: &'static str = "run-queue";
     const AIM: &'static str = AIM;
 
@@ -88,6 +64,15 @@ impl Measure for Pushed {
 
     fn load(&self, candidate: &Candidate) -> u64 {
         let in_flight = in_flight(candidate);
-        if self.is_heard { told(candidate, self.now).unwrap_or(in_flight + 1) } else { in_flight }
+        if !self.is_heard {
+            return in_flight;
+        }
+        told(candidate, self.now).unwrap_or(if IS_ASKED { PASSED_OVER } else { in_flight + 1 })
+    }
+
+    fn capacity(&self, candidate: &Candidate) -> u64 {
+        let is_passed_over = IS_ASKED && self.is_heard && told(candidate, self.now).is_none();
+        // Whatever its weight, it is behind all others.
+        if is_passed_over { 1 } else { u64::from(candidate.share.units()) }
     }
 }
