@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
 
+use crate::base::hex::hex;
 use crate::base::time;
 use crate::control::passwords::Passwords;
 use crate::pure::alert::target::Targets;
@@ -201,10 +202,6 @@ fn random_id() -> String {
         return format!("{:032x}", time::now().as_nanos());
     }
     hex(&bytes)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

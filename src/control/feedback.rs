@@ -22,11 +22,10 @@ use crate::base::id::ServerSlot;
 use crate::base::time::{self, Timestamp, UnixNanos};
 use crate::control::agent_orders::AgentOrder;
 use crate::control::inputs::{Heard, ReportSender};
-use crate::pure::feedback::guard::Admission;
 use crate::pure::feedback::keys::MasterKey;
-use crate::pure::feedback::reception::{Received, Reception, Refused, Sources};
+use crate::pure::feedback::reception::{Received, Reception, Refused, SECRET_LENGTH, Sources};
 use crate::pure::feedback::report::Source;
-use crate::pure::feedback::wire::{Challenge, DATAGRAM_MAX, OrderKind, RestartNews, RestartProgress, ServerName, open};
+use crate::pure::feedback::wire::{DATAGRAM_MAX, OrderKind, RestartNews, RestartProgress, ServerName, open};
 use crate::pure::pool::Address;
 use crate::pure::rule::Cidr;
 use crate::shared::counters::feedback::FeedbackCounters;
@@ -70,12 +69,12 @@ pub(super) fn start(
     orders: mpsc::Receiver<(ServerSlot, AgentOrder)>,
     stop: oneshot::Receiver<()>,
 ) -> io::Result<JoinHandle<()>> {
-    let challenge = challenge()?;
+    let secret = random()?;
     let make = || Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     thread::start("feedback", make, move |runtime| {
         let served = runtime.block_on(async {
             let socket = socket.into_live()?;
-            let reception = Reception::new(master.clone(), challenge, time::now());
+            let reception = Reception::new(master.clone(), &secret, time::now());
             Listening::new(socket, (reception, master), store, reports).serve(orders, stop).await
         });
         if let Err(error) = served {
@@ -85,10 +84,10 @@ pub(super) fn start(
 }
 
 /// What nobody can know beforehand.
-fn challenge() -> io::Result<Challenge> {
-    let mut bytes = [0; 16];
+fn random() -> io::Result<[u8; SECRET_LENGTH]> {
+    let mut bytes = [0; SECRET_LENGTH];
     aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("the system gives no random numbers"))?;
-    Ok(Challenge(bytes))
+    Ok(bytes)
 }
 
 struct Listening {
@@ -238,30 +237,12 @@ impl Listening {
     }
 
     fn refuse(&mut self, refused: Refused, bytes: &[u8], from: SocketAddr) {
-        let counters = self.counters();
-        let counter = match &refused {
-            Refused::Foreign => &counters.foreign,
-            Refused::Malformed => &counters.malformed,
-            Refused::Unknown => &counters.unknown,
-            Refused::Limited(Admission::Proven) => {
-                // One of those may have been good.
-                counters.dropped.add(1);
-                &counters.limited
-            }
-            Refused::Limited(Admission::Stranger | Admission::Admitted) | Refused::TooMany => &counters.limited,
-            Refused::Forged => &counters.forged,
-            Refused::Late => &counters.late,
-            Refused::Replayed { .. } => &counters.replayed,
-            Refused::Unheard(_) => &counters.unheard,
-        };
-        counter.add(1);
+        count_refusal(self.counters(), &refused);
         match refused {
             Refused::Unheard(Some(introduction)) => self.send(&introduction, from),
             Refused::Replayed { wants_renewal: true } => {
-                if let Ok(challenge) = challenge() {
-                    self.reception.renew(bytes, challenge);
-                    tracing::warn!("the clock of the agent at {from} was set back: it is introduced anew");
-                }
+                self.reception.renew(bytes);
+                tracing::warn!("the clock of the agent at {from} was set back: it is introduced anew");
             }
             _ => {}
         }
@@ -368,6 +349,22 @@ impl Listening {
     }
 }
 
+/// Counts a datagram by the reason for which it was refused. Nobody is excused for it: whoever floods one agent's address and
+/// port would have all other promises forgiven.
+fn count_refusal(counters: &FeedbackCounters, refused: &Refused) {
+    let counter = match refused {
+        Refused::Foreign => &counters.foreign,
+        Refused::Malformed => &counters.malformed,
+        Refused::Unknown => &counters.unknown,
+        Refused::Limited(_) | Refused::TooMany => &counters.limited,
+        Refused::Forged => &counters.forged,
+        Refused::Late => &counters.late,
+        Refused::Replayed { .. } => &counters.replayed,
+        Refused::Unheard(_) => &counters.unheard,
+    };
+    counter.add(1);
+}
+
 /// Who may report: those that the file names, else the servers themselves; who is at a unix socket is on this machine.
 fn sources(snapshot: &Snapshot) -> Vec<Cidr> {
     let configured = snapshot.config.feedback.as_ref().map(|feedback| feedback.sources.as_slice()).unwrap_or_default();
@@ -386,4 +383,18 @@ fn sources(snapshot: &Snapshot) -> Vec<Cidr> {
     addresses.dedup();
     let single = |address: IpAddr| Cidr { address, prefix: if address.is_ipv4() { 32 } else { 128 } };
     addresses.into_iter().map(single).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::feedback::guard::Admission;
+
+    #[test]
+    fn a_flood_from_one_agents_address_excuses_nobodys_silence() {
+        let counters = FeedbackCounters::default();
+        count_refusal(&counters, &Refused::Limited(Admission::Proven));
+        count_refusal(&counters, &Refused::TooMany);
+        assert_eq!((counters.limited.get(), counters.lost()), (2, 0));
+    }
 }

@@ -19,7 +19,6 @@ use crate::control::recovery::{StepResult, Steps, Target};
 use crate::pure::alert::{AlertCounts, Alerts, Occasion};
 use crate::pure::availability::{Standing, Tally};
 use crate::pure::control::Control;
-use crate::pure::control::evidence::Evidence;
 use crate::pure::feedback::wire::RestartProgress;
 use crate::pure::recovery::plan::{Machine, Plan};
 use crate::pure::recovery::{Attempt, Effect, Event, Means, Outcome, Recoverable, Recovery, StepFailure, StepId};
@@ -160,7 +159,7 @@ impl FollowUp {
             let servers = pool.servers.iter().filter_map(|slot| self.servers.get(slot));
             pool.tally.stands(now, Standing::of_pool(servers.map(|followed| followed.tally.standing())));
         }
-        let because = || control.evidence(slot).last().map(|last: &Evidence| last.sign.to_string()).unwrap_or_default();
+        let because = || control.view(slot, now).map(|view| view.because.to_string()).unwrap_or_default();
         match after {
             Standing::Failed => self.alert(now, Occasion::Down, &id, because()),
             Standing::InService => self.alert(now, Occasion::Recovered, &id, because()),
@@ -238,9 +237,10 @@ impl FollowUp {
     fn report(&self, now: Timestamp, control: &Control) -> ControlReport {
         let server = |(slot, followed): (&ServerSlot, &Followed)| {
             let view = control.view(*slot, now);
+            let because = view.as_ref().map(|view| view.because);
             let (evidence, feedback) = view.map(|view| (view.evidence, view.feedback)).unwrap_or_default();
             let recovery = self.recovery.report(*slot);
-            (*slot, ServerReport { evidence, feedback, availability: Some(followed.tally), recovery })
+            (*slot, ServerReport { because, evidence, feedback, availability: Some(followed.tally), recovery })
         };
         ControlReport {
             servers: self.servers.iter().map(server).collect(),

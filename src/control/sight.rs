@@ -23,6 +23,8 @@ pub struct Sight {
     connect_failures: u32,
     /// Since when so many requests wait that silence counts.
     crowded: Option<Timestamp>,
+    /// Since when any waits.
+    waiting: Option<Timestamp>,
     p99: Option<Duration>,
     p99_at: Option<Timestamp>,
     /// How often it had said something of its load.
@@ -37,7 +39,10 @@ impl Sight {
         let outstanding = record.load.outstanding();
         let failures = record.load.failures_in_a_row();
         let failures_before = std::mem::replace(&mut self.connect_failures, failures);
-        let silent_for = self.silence(now, outstanding, record.load.heard());
+        let heard = record.load.heard();
+        let silent_for = self.silence(now, outstanding, heard);
+        self.waiting = (outstanding > 0).then(|| self.waiting.unwrap_or(now));
+        let quiet_for = self.waiting.map(|since| now.since(since.max(heard)));
         if ended == before && outstanding == 0 && failures == failures_before {
             return None;
         }
@@ -52,6 +57,7 @@ impl Sight {
             ended: between(ended.all, before.all),
             outstanding,
             silent_for,
+            quiet_for,
             p99: self.p99,
         })
     }

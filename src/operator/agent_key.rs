@@ -7,8 +7,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::base::hex::hex;
 use crate::operator::secret::{Secret, SecretError, is_public};
-use crate::pure::feedback::keys::MasterKey;
+use crate::pure::feedback::keys::{FORM, MasterKey};
 use crate::pure::feedback::wire::{ServerName, ServerNameError};
 
 /// What is wanted.
@@ -71,6 +72,9 @@ pub enum MasterKeyError {
     /// Everybody on the machine can read it.
     #[error("the master key {}: everybody on this machine can read it; chmod o-rwx, and make a new one", .0.display())]
     Public(PathBuf),
+    /// It is what an agent has.
+    #[error("{}: this is an agent's pair of keys, and not the master key that they were made from", .0.display())]
+    OfAgent(PathBuf),
 }
 
 /// Reads a master key.
@@ -81,6 +85,9 @@ pub fn read_master(file: &Path) -> Result<MasterKey, MasterKeyError> {
     let secret = Secret::read(file)?;
     if is_public(file) {
         return Err(MasterKeyError::Public(file.to_owned()));
+    }
+    if secret.bytes().starts_with(FORM.as_bytes()) {
+        return Err(MasterKeyError::OfAgent(file.to_owned()));
     }
     Ok(MasterKey::from_bytes(secret.bytes()))
 }
@@ -131,7 +138,7 @@ pub fn agent_key(options: &AgentKeyOptions) -> Result<Made, AgentKeyError> {
 
 fn new_master(file: &Path) -> Result<(), AgentKeyError> {
     let secret = Secret::random().map_err(|_| AgentKeyError::Random)?;
-    let digits: String = secret.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = hex(secret.bytes());
     let write = || {
         let mut opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
         writeln!(opened, "{digits}")?;
@@ -180,5 +187,16 @@ mod tests {
         assert!(read_master(&file).is_ok());
         std::fs::write(&file, b"short").unwrap();
         assert!(matches!(read_master(&file), Err(MasterKeyError::File(_))));
+    }
+
+    #[test]
+    fn an_agents_pair_of_keys_is_not_taken_for_the_master_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("s1.key");
+        std::fs::write(&file, format!("{FORM} {} {}\n", "0".repeat(64), "1".repeat(64))).unwrap();
+        let mut permissions = std::fs::metadata(&file).unwrap().permissions();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
+        std::fs::set_permissions(&file, permissions).unwrap();
+        assert!(matches!(read_master(&file), Err(MasterKeyError::OfAgent(_))));
     }
 }

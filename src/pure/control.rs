@@ -99,8 +99,10 @@ pub struct OutcomeSummary {
     pub ended: u32,
     /// Requests that the server has and has not answered, at the end of the while.
     pub outstanding: u32,
-    /// Since when it has had requests and not sent a byte; `None`: it has none, or has just sent one.
+    /// Since when it has had so many requests that it must answer some, and not sent a byte; `None`: it has not so many.
     pub silent_for: Option<Duration>,
+    /// The same where it has one request or more: too few to say anything of a server of which nothing else is known.
+    pub quiet_for: Option<Duration>,
     /// The time in which it answers 99 of 100 requests; `None`: not known.
     pub p99: Option<Duration>,
 }
@@ -300,12 +302,7 @@ impl Control {
                 if let Some(watch) = self.servers.get(&slot) {
                     self.reported.insert(Arc::clone(&watch.id().pool));
                 }
-                let max = self.servers.get(&slot).and_then(|watch| watch.voices.connections_max());
                 self.update(now, slot, effects, |watch, rng| watch.reported(now, source, report, rng));
-                let new_max = self.servers.get(&slot).and_then(|watch| watch.voices.connections_max());
-                if max != new_max {
-                    effects.push(Effect::SetMax(slot, new_max));
-                }
                 self.fall_if_dead(now, slot, effects);
             }
             Event::ReportsDropped => {
@@ -360,7 +357,7 @@ impl Control {
     /// How long a server may send nothing while requests wait; `None`: that means nothing now.
     fn silence_of(&self, now: Timestamp, slot: ServerSlot, seen: &OutcomeSummary) -> Option<Duration> {
         // What is not silent need not be looked up.
-        seen.silent_for?;
+        seen.quiet_for.or(seen.silent_for)?;
         let watch = self.servers.get(&slot)?;
         if !watch.detects_silence() || self.guard.catches_up(now) {
             return None;
@@ -431,14 +428,15 @@ impl Control {
             effects.push(Effect::SetState(slot, turn.to));
         }
         effects.extend(watch.new_share().map(|share| Effect::SetShare(slot, share)));
+        effects.extend(watch.new_max().map(|max| Effect::SetMax(slot, max)));
+        // Whoever waits for a server that sends nothing waits in vain.
+        if watch.takes_back() || turn.is_some_and(|turn| turn.to == State::Down) {
+            effects.push(Effect::TakeBack(slot));
+        }
         let Some(turn) = turn else { return };
         let is_back = matches!(turn.to, State::Up | State::Recovering);
         if is_back {
             effects.push(Effect::ForgetConnectFailures(slot));
-        }
-        // Whoever waits for a server that sends nothing waits in vain.
-        if turn.to == State::Down || matches!(turn.because, Sign::Silent(..)) {
-            effects.push(Effect::TakeBack(slot));
         }
         let server = watch.id().clone();
         let pool = Arc::clone(&server.pool);
@@ -502,16 +500,22 @@ impl Control {
             let before = known.remove(&server.slot);
             let is_new = before.is_none() && self.has_started;
             let climb = before.as_ref().and_then(Watch::climb);
-            let kept = before.filter(|watch| watch.is_of(server.incarnation));
+            let (kept, moved) = match before {
+                Some(watch) if watch.is_of(server.incarnation) => (Some(watch), None),
+                moved => (None, moved),
+            };
             let is_kept = kept.is_some();
             let mut watch = kept.unwrap_or_else(|| Watch::new(now, server, &mut self.rng));
+            if let Some(before) = &moved {
+                watch.takes_over(before);
+            }
             watch.learn_settings(now, server, &mut self.rng);
             self.servers.insert(server.slot, watch);
             self.update(now, server.slot, effects, |watch, rng| match climb {
                 // New addresses make no difference to how warm it is.
                 Some(climb) if !is_kept => watch.begin_climb(now, climb, Sign::Configured, rng),
                 None if is_new => watch.comes_new(now, rng),
-                Some(_) | None => None,
+                Some(_) | None => watch.is_left_to_the_paper(now, rng),
             });
         }
         let of = |is: fn(&Watch) -> bool| -> BTreeSet<ServerSlot> {

@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use crate::base::id::ServerSlot;
 use crate::pure::alert::AlertCounts;
 use crate::pure::availability::Tally;
-use crate::pure::control::evidence::Evidence;
+use crate::pure::control::evidence::{Evidence, Sign};
 use crate::pure::control::view::FeedbackView;
 use crate::pure::recovery::RecoveryReport;
 
@@ -29,6 +29,8 @@ pub struct ControlReport {
 /// What control knows of a server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerReport {
+    /// What made its state what it is; `None`: nobody has said.
+    pub because: Option<Sign>,
     /// What was seen of it, the latest last.
     pub evidence: Vec<Evidence>,
     /// What is made of its reports; `None`: it has sent none.

@@ -317,3 +317,22 @@ fn a_recovery_that_restarts_without_a_way_to_any_agent_is_warned_of() {
         assert_eq!(warnings, expected, "{recovery} {top}");
     }
 }
+
+#[test]
+fn pools_that_go_by_reports_which_nobody_sends_are_told() {
+    let with = |settings: &str, top: &str| {
+        let text = format!(
+            "{top}listen \"127.0.0.1:8080\"\npool \"a\" {{ server \"s\" \"127.0.0.1:9000\"; server \"t\" \"127.0.0.1:9001\"\n{settings} }}\nrule use=\"a\"\n"
+        );
+        let report = checked(&text);
+        report.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let count = |settings: &str| with(settings, "").iter().filter(|warning| warning.contains("nobody reports")).count();
+    assert_eq!(count("detect \"classic\""), 1);
+    assert_eq!(count("feedback \"capacity\""), 1);
+    assert_eq!(count("feedback \"capacity\"; orca"), 0);
+    assert_eq!(count("feedback \"classic\"; agent-check port=9"), 0);
+    assert_eq!(count("scheduler \"fb-wlc\""), 0);
+    let never = with("detect \"classic\"; check", "");
+    assert!(never.iter().any(|warning| warning.contains("is never run")), "{never:?}");
+}

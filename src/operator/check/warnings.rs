@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use crate::base::id::PoolIndex;
 use crate::pure::config::{Config, PoolPlaces, Problem};
+use crate::pure::detection::DetectMode;
 use crate::pure::pool::Method;
 use crate::pure::rule::compile::RuleSet;
 use crate::pure::rule::cover::{Shadow, regex_is_prefix};
@@ -19,6 +20,7 @@ pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
     cookies_of_two_pools(config, warnings);
     queues_that_nobody_tells(config, warnings);
     restarts_that_nobody_is_told_of(config, warnings);
+    reports_that_nobody_sends(config, warnings);
     idle_keys(config, warnings);
     overlapping_listeners(config, warnings);
     unserved_listeners(config, warnings);
@@ -164,6 +166,34 @@ fn queues_that_nobody_tells(config: &Config, warnings: &mut Vec<Problem>) {
             warnings.push(problem.help(
                 "agents report where `feedback` stands at the top: feedback \"10.0.0.1:7946\" { key-file \"agents.key\" }",
             ));
+        }
+    }
+}
+
+/// Pools that go by reports which nobody could send, and settings that nobody looks at.
+fn reports_that_nobody_sends(config: &Config, warnings: &mut Vec<Problem>) {
+    let listens = config.feedback.is_some();
+    for (pool, places) in config.pools.iter().zip(&config.places.pools) {
+        let is_classic = pool.detection.mode == DetectMode::Classic;
+        let has_others = pool.orca.is_some() || pool.agent_check.is_some();
+        let mut warn = |what: String, label: &str| {
+            let problem = Problem::at(&places.node, what).as_warning().label(label.to_owned());
+            warnings.push(problem.help(
+                "agents report where `feedback` stands at the top: feedback \"10.0.0.1:7946\" { key-file \"agents.key\" }",
+            ));
+        };
+        if is_classic && !listens {
+            warn(
+                format!("nobody reports to `detect \"classic\"` of the pool `{}`", pool.name),
+                "its servers are never suspected",
+            );
+        } else if pool.feedback.is_some() && !listens && !has_others {
+            warn(format!("nobody reports to `feedback` of the pool `{}`", pool.name), "the weights stay as they are");
+        }
+        if is_classic && pool.check.is_some() {
+            let problem = Problem::at(&places.node, format!("the `check` of the pool `{}` is never run", pool.name));
+            let problem = problem.as_warning().label("`detect \"classic\"` goes by agents alone");
+            warnings.push(problem.help("leave one of them out"));
         }
     }
 }

@@ -174,6 +174,7 @@ fn server_status(
         feedback: known_to_control
             .and_then(|server| server.feedback.as_ref())
             .map(|feedback| FeedbackStatus::of(feedback, now)),
+        because: known_to_control.and_then(|server| server.because).map(|sign| sign.to_string()),
         evidence: known_to_control
             .iter()
             .flat_map(|server| server.evidence.iter().map(|evidence| EvidenceStatus::of(evidence, now)))

@@ -159,6 +159,8 @@ pub struct ServerStatus {
     pub keys: Option<u64>,
     /// How available it was.
     pub availability: Option<AvailabilityStatus>,
+    /// What made its state what it is.
+    pub because: Option<String>,
     /// What was seen of it, the latest last.
     pub evidence: Vec<EvidenceStatus>,
     /// What is made of its reports; none where none came.

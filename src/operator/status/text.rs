@@ -93,8 +93,11 @@ fn control_lines(pool: &PoolStatus) -> Vec<String> {
         if let Some(availability) = server.availability.filter(has_failed) {
             lines.push(format!("  {} available: {}", server.name, availability.text()));
         }
+        if let Some(because) = server.because.as_ref().filter(|_| server.state != "up") {
+            lines.push(format!("  {} is {}: {because}", server.name, server.state));
+        }
         if let Some(last) = server.evidence.last().filter(|_| server.state != "up") {
-            lines.push(format!("  {} is {}: {}", server.name, server.state, last.text()));
+            lines.push(format!("    last seen: {}", last.text()));
         }
         if let Some(feedback) = &server.feedback {
             lines.push(format!("  {} reports: {}", server.name, feedback.text()));

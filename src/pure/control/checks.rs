@@ -21,6 +21,7 @@ pub const CHECK_LOST_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Checks {
     due: Timestamp,
+    began: Timestamp,
     pub(super) running: Option<CheckId>,
     pub(super) passed_in_a_row: u32,
     /// Checks in a row that failed, whatever they failed by.
@@ -42,6 +43,7 @@ impl Checks {
     const fn begin_at(due: Timestamp) -> Self {
         Self {
             due,
+            began: due,
             running: None,
             passed_in_a_row: 0,
             failed_in_a_row: 0,
@@ -63,7 +65,7 @@ impl Checks {
 
     /// One begins; the next follows in `interval` or a little more.
     pub(super) fn begun(&mut self, now: Timestamp, id: CheckId, interval: Duration, rng: &mut Rng) {
-        self.running = Some(id);
+        (self.running, self.began) = (Some(id), now);
         self.due = now + interval + (interval / 10).mul_f64(rng.unit());
     }
 
@@ -78,6 +80,8 @@ impl Checks {
             return;
         }
         self.passed_in_a_row = 0;
+        // Where something is wrong it is looked at more closely.
+        self.due = self.due.min(self.began + CHECK_INTERVAL);
         self.failed_in_a_row = self.failed_in_a_row.saturating_add(1);
         self.is_refused |= why == CheckFailure::Refused;
         self.has_no_way |= matches!(why, CheckFailure::Refused | CheckFailure::Unreachable);

@@ -16,10 +16,10 @@ pub const TURNS_MAX: usize = 6;
 /// In what time turns are counted.
 pub const TURNS_WITHIN: Duration = Duration::from_secs(60);
 
-/// A turn is one of more than this part of the configured share.
+/// A turn is one of more than this part of the unit.
 const TURN: f64 = 0.2;
 
-/// A change below this part of the configured share is not worth a snapshot.
+/// A change below this part of the unit is not worth a snapshot.
 const WORTH: f64 = 0.05;
 
 /// The least gain.
@@ -55,6 +55,15 @@ impl Default for Influence {
     }
 }
 
+/// What a share is measured by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    /// The configured share.
+    pub(super) whole: Share,
+    /// What reports lead to at most: the configured share, or in the paper's way a weight of 100.
+    pub(super) unit: Share,
+}
+
 /// What came of a new target.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Moved {
@@ -80,11 +89,11 @@ impl Influence {
         self.gain
     }
 
-    /// Reports want that share of a server whose configured one is `whole`; `None`: they want nothing any more.
+    /// Reports want that share; `None`: they want nothing any more.
     pub(super) fn follow(
         &mut self,
         now: Timestamp,
-        whole: Share,
+        Scale { whole, unit }: Scale,
         target: Option<Share>,
         rating: Option<Rating>,
     ) -> Moved {
@@ -95,7 +104,7 @@ impl Influence {
             return Moved { shares: (old != whole).then_some((old, whole)), gain_halved: None };
         };
         let (from, to) = (f64::from(old.units()), f64::from(target.units()));
-        let unit = f64::from(whole.units().max(1));
+        let unit = f64::from(unit.units().max(1));
         let is_worth = (to - from).abs() >= WORTH * unit || (target.is_zero() != old.is_zero());
         if !is_worth {
             self.share = Some(old);
@@ -139,6 +148,7 @@ mod tests {
     use super::*;
 
     const WHOLE: Share = Share::of(100);
+    const SCALE: Scale = Scale { whole: WHOLE, unit: WHOLE };
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::ZERO + Duration::from_secs(seconds)
@@ -147,11 +157,11 @@ mod tests {
     #[test]
     fn small_changes_are_not_worth_it_and_nothing_is_left_behind() {
         let mut influence = Influence::default();
-        assert_eq!(influence.follow(at(0), WHOLE, Some(Share::of(97)), None), Moved::default());
-        let moved = influence.follow(at(0), WHOLE, Some(Share::of(90)), None);
+        assert_eq!(influence.follow(at(0), SCALE, Some(Share::of(97)), None), Moved::default());
+        let moved = influence.follow(at(0), SCALE, Some(Share::of(90)), None);
         assert_eq!(moved.shares, Some((WHOLE, Share::of(90))));
-        assert_eq!(influence.follow(at(1), WHOLE, Some(Share::ZERO), None).shares, Some((Share::of(90), Share::ZERO)));
-        assert_eq!(influence.follow(at(1), WHOLE, None, None).shares, Some((Share::ZERO, WHOLE)));
+        assert_eq!(influence.follow(at(1), SCALE, Some(Share::ZERO), None).shares, Some((Share::of(90), Share::ZERO)));
+        assert_eq!(influence.follow(at(1), SCALE, None, None).shares, Some((Share::ZERO, WHOLE)));
         assert_eq!(influence.share(), None);
     }
 
@@ -161,19 +171,19 @@ mod tests {
         let mut halved = Vec::new();
         for second in 0..20 {
             let target = if second % 2 == 0 { 40 } else { 90 };
-            let moved = influence.follow(at(second), WHOLE, Some(Share::of(target)), None);
+            let moved = influence.follow(at(second), SCALE, Some(Share::of(target)), None);
             halved.extend(moved.gain_halved);
         }
         assert_eq!(halved.first(), Some(&0.5));
         assert!(influence.gain() < 1.0);
         let slow = Share::of(50);
         let before = influence.share().unwrap();
-        influence.follow(at(30), WHOLE, Some(slow), None);
+        influence.follow(at(30), SCALE, Some(slow), None);
         let after = influence.share().unwrap();
         assert!(after != slow && after.units().abs_diff(slow.units()) < before.units().abs_diff(slow.units()));
         for step in 1..8 {
             let target = if step % 2 == 0 { 40 } else { 90 };
-            influence.follow(at(30 + step * 400), WHOLE, Some(Share::of(target)), None);
+            influence.follow(at(30 + step * 400), SCALE, Some(Share::of(target)), None);
         }
         assert_eq!(influence.gain(), 1.0);
     }
@@ -183,7 +193,7 @@ mod tests {
         let mut influence = Influence::default();
         for step in 0..40 {
             let target = if step % 2 == 0 { 40 } else { 90 };
-            let moved = influence.follow(at(step * 11), WHOLE, Some(Share::of(target)), None);
+            let moved = influence.follow(at(step * 11), SCALE, Some(Share::of(target)), None);
             assert_eq!(moved.gain_halved, None);
         }
     }

@@ -1,7 +1,7 @@
 //! What the core knows of a server, for those who ask: a copy that nothing hangs on.
 
 use super::Control;
-use super::evidence::Evidence;
+use super::evidence::{Evidence, Sign};
 use crate::base::id::ServerSlot;
 use crate::base::time::Timestamp;
 use crate::pure::feedback::weights::Rating;
@@ -14,6 +14,8 @@ pub struct ServerView {
     pub state: State,
     /// Since when.
     pub since: Timestamp,
+    /// What made it so.
+    pub because: Sign,
     /// What was seen of it, the latest last.
     pub evidence: Vec<Evidence>,
     /// What its reports say, where any came.
@@ -53,6 +55,12 @@ impl Control {
             is_dry_run: watch.is_dry_run,
         });
         let evidence = watch.evidence().copied().collect();
-        Some(ServerView { state: watch.state(), since: watch.state_since(), evidence, feedback })
+        Some(ServerView {
+            state: watch.state(),
+            since: watch.state_since(),
+            because: watch.because(),
+            evidence,
+            feedback,
+        })
     }
 }

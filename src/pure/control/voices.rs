@@ -6,8 +6,8 @@ use super::promises::{DOUBT_OF_LIFE, Promises};
 use crate::base::time::Timestamp;
 use crate::pure::feedback::report::{Figures, Report, Service, Source};
 
-/// What a source that promises nothing said counts for so long.
-pub const HOLDS: Duration = Duration::from_secs(30);
+/// What a source said counts for so long, or for three of its promises where that is longer.
+pub const HOLDS: Duration = Duration::from_secs(60);
 
 /// Figures are fresh for so long beyond their promise.
 pub const FRESH: Duration = Duration::from_secs(3);
@@ -121,6 +121,11 @@ impl Voices {
         self.voices.iter().map(|voice| voice.at).max()
     }
 
+    /// When a source was heard last.
+    pub(super) fn heard_from(&self, source: Source) -> Option<Timestamp> {
+        self.voice(source).map(|voice| voice.at)
+    }
+
     /// Whether its agent says that it is dead, or can't be heard any more.
     pub(super) fn is_agent_a_witness(&self, now: Timestamp, stretch: f64) -> bool {
         self.service(Source::Agent) == Some(Service::Down)
@@ -147,8 +152,16 @@ impl Voices {
 
     /// The figures of the source that knows most, and how much they count still, 1 to 0.
     pub(super) fn figures(&self, now: Timestamp) -> Option<(Figures, f64)> {
-        let voice = self.voice(Source::Agent).or_else(|| self.voice(Source::Orca))?;
-        Some((voice.figures, counts(now, voice)))
+        let known = [Source::Agent, Source::Orca].into_iter().filter_map(|source| self.voice(source));
+        // The agent knows more; but what is fresh counts before what is old.
+        let mut best: Option<(Figures, f64)> = None;
+        for voice in known {
+            let counts = counts(now, voice);
+            if best.is_none_or(|(_, most)| counts > most) {
+                best = Some((voice.figures, counts));
+            }
+        }
+        best
     }
 
     /// The part of its weight that it wants, 1 where it does not say.
@@ -162,7 +175,8 @@ impl Voices {
 
     /// The most requests that it says it takes.
     pub(super) fn connections_max(&self) -> Option<u32> {
-        self.voice(Source::AgentCheck).and_then(|voice| voice.figures.connections_max)
+        // 0 is HAProxy's word for no bound.
+        self.voice(Source::AgentCheck).and_then(|voice| voice.figures.connections_max).filter(|max| *max > 0)
     }
 }
 

@@ -55,6 +55,8 @@ pub(super) struct Watch {
     incarnation: u32,
     state: State,
     state_since: Timestamp,
+    /// What made it so.
+    because: Sign,
     /// Its configured share.
     whole: Share,
     /// Its share in the snapshot.
@@ -73,6 +75,13 @@ pub(super) struct Watch {
     is_refused: bool,
     /// It has failed on its way back from death: that needs no second witness.
     condemned: Option<Sign>,
+    /// Whether its unanswered requests are to be sent elsewhere, and when that was wanted last.
+    wants_back: bool,
+    took_back: Option<Timestamp>,
+    /// Whether it was dead, and has not been up since.
+    was_dead: bool,
+    /// The most requests that it takes, as was published.
+    published_max: Option<u32>,
     /// Who has drained it or taken it out; an operator, where it is nobody.
     ordered_by: Option<Source>,
     /// What it says of itself.
@@ -94,6 +103,7 @@ impl Watch {
             incarnation: server.incarnation,
             state: server.state,
             state_since: now,
+            because: Sign::Configured,
             whole: server.whole,
             published: server.share,
             slow_start: server.slow_start,
@@ -106,6 +116,10 @@ impl Watch {
             window: FailureWindow::default(),
             is_refused: false,
             condemned: None,
+            wants_back: false,
+            took_back: None,
+            was_dead: server.state == State::Down,
+            published_max: None,
             ordered_by: None,
             voices: Voices::default(),
             influence: Influence::default(),
@@ -133,6 +147,11 @@ impl Watch {
 
     pub(super) const fn state_since(&self) -> Timestamp {
         self.state_since
+    }
+
+    /// What made its state what it is.
+    pub(super) const fn because(&self) -> Sign {
+        self.because
     }
 
     pub(super) const fn whole(&self) -> Share {
@@ -187,6 +206,8 @@ impl Watch {
     pub(super) fn learn_settings(&mut self, now: Timestamp, server: &Watched, rng: &mut Rng) {
         self.whole = server.whole;
         self.published = server.share;
+        // The snapshot has what the rule file says.
+        self.published_max = None;
         self.slow_start = server.slow_start;
         let is_checked_else = (self.times.every, self.detection.mode) != (server.check.every, server.detection.mode);
         (self.times, self.detection) = (server.check, server.detection);
@@ -201,6 +222,26 @@ impl Watch {
         let whole = wanted.unwrap_or(self.whole);
         let share = self.climb.map_or(whole, |climb| climb.share(whole));
         (std::mem::replace(&mut self.published, share) != share).then_some(share)
+    }
+
+    /// The most requests that it takes by its own word, where that is other than was published.
+    pub(super) fn new_max(&mut self) -> Option<Option<u32>> {
+        let max = self.voices.connections_max();
+        (std::mem::replace(&mut self.published_max, max) != max).then_some(max)
+    }
+
+    /// In the paper's way of detection only an agent could bring it back: without one it is thought of as up.
+    pub(super) fn is_left_to_the_paper(&mut self, now: Timestamp, rng: &mut Rng) -> Option<Turn> {
+        let is_out = matches!(self.state, State::Suspect { .. } | State::Down | State::Recovering);
+        let is_left =
+            self.detection.mode == DetectMode::Classic && is_out && self.voices.service(Source::Agent).is_none();
+        is_left.then(|| self.turn(now, State::Up, Sign::Configured, rng))
+    }
+
+    /// It was known at another address: what was wished of it there holds here.
+    pub(super) const fn takes_over(&mut self, before: &Self) {
+        self.ordered_by = before.ordered_by;
+        self.was_dead = before.was_dead;
     }
 
     /// A reload has brought it.
@@ -247,21 +288,31 @@ impl Watch {
         }
         let in_a_row = seen.connect_failures_in_a_row;
         let is_recovering = self.state == State::Recovering;
-        let mut because = None;
+        let mut turn = None;
         if in_a_row >= CONNECT_FAILURES_MAX || is_recovering && in_a_row > 0 {
-            because = Some((Cause::Connects, Sign::ConnectFailures(in_a_row)));
             self.is_refused |= seen.refused > 0;
+            turn = self.accuse(now, Cause::Connects, Sign::ConnectFailures(in_a_row), rng);
         }
-        let is_silent =
-            |quiet: &Duration| seen.outstanding >= SILENT_REQUESTS_MIN && silence.is_some_and(|it| *quiet >= it);
-        if let Some(quiet) = seen.silent_for.filter(is_silent) {
-            because = because.or(Some((Cause::Silence, Sign::Silent(seen.outstanding, quiet))));
+        let lasts = |quiet: &Duration| silence.is_some_and(|least| *quiet >= least);
+        // Of a server that is doubted already, one request that waits in vain says as much as many of another.
+        let is_doubted = self.state == State::Suspect { by_overload: false };
+        let is_many = seen.outstanding >= SILENT_REQUESTS_MIN;
+        let quiet = if is_doubted && !is_many { seen.quiet_for } else { seen.silent_for.filter(|_| is_many) };
+        if let Some(quiet) = quiet.filter(lasts) {
+            if self.took_back.is_none_or(|last| now.since(last) >= SILENCE_MIN) {
+                (self.wants_back, self.took_back) = (true, Some(now));
+            }
+            turn = turn.or(self.accuse(now, Cause::Silence, Sign::Silent(seen.outstanding, quiet), rng));
         }
         if let Some((failed, ended)) = self.window.alarming(now).filter(|_| may_bar) {
-            because = because.or(Some((Cause::FailureRate, Sign::RequestsFailed(failed, ended))));
+            turn = turn.or(self.accuse(now, Cause::FailureRate, Sign::RequestsFailed(failed, ended), rng));
         }
-        let (cause, sign) = because?;
-        self.accuse(now, cause, sign, rng)
+        turn
+    }
+
+    /// Whether its unanswered requests are to be sent elsewhere: it sends nothing. Asked once, it is forgotten.
+    pub(super) const fn takes_back(&mut self) -> bool {
+        std::mem::replace(&mut self.wants_back, false)
     }
 
     /// Something speaks against it.
@@ -294,14 +345,14 @@ impl Watch {
         }
         let to = self.suspect();
         let from = std::mem::replace(&mut self.state, to);
-        self.state_since = now;
+        (self.state_since, self.because) = (now, because);
         Some(Turn { from, to, because })
     }
 
     /// It has failed on its way back: what it was before it is again. One that was dead is doubted no longer, where the
     /// failure `is_clear`.
     fn fall_back(&mut self, now: Timestamp, sign: Sign, is_clear: bool, rng: &mut Rng) -> Turn {
-        let was_down = self.climb.is_some_and(|climb| climb.is_from_down);
+        let was_down = self.was_dead;
         if self.suspicion.is_empty() {
             self.suspicion.add(now, Cause::Checks);
         }
@@ -423,7 +474,7 @@ impl Watch {
             return None;
         }
         let because = Sign::ChecksPassed(passed);
-        let was_down = self.state == State::Down;
+        let was_down = self.was_dead;
         let takes = self.slow_start.or(was_down.then_some(SLOW_START)).filter(|takes| !takes.is_zero());
         if takes.is_some() {
             return self.begin_climb(now, Climb::new(now, was_down), because, rng);
@@ -431,8 +482,7 @@ impl Watch {
         Some(self.turn(now, State::Up, because, rng))
     }
 
-    /// Whether a suspected server is dead: two witnesses agree, and its agent does not say otherwise. Overload is never
-    /// treated as death.
+    /// Whether a suspected server is dead: two witnesses agree. Overload is never treated as death.
     pub(super) fn is_dead(&self, now: Timestamp, stretch: f64) -> bool {
         if self.state != (State::Suspect { by_overload: false }) || self.detection.mode == DetectMode::Classic {
             return false;
@@ -443,15 +493,16 @@ impl Watch {
         let of_checks = |says: fn(&Checks) -> bool| self.checks.as_ref().is_some_and(says);
         let is_check_refused = of_checks(|checks| checks.is_refused);
         let has_fallen = self.checks.as_ref().is_some_and(|checks| checks.have_fallen(&self.times));
-        let has_no_way = has_fallen && of_checks(|checks| checks.has_no_way);
-        // The kernel's word that nobody listens, whoever asked it, is one witness; that checks fail, whatever they ask, another.
-        let connects = self.is_refused || has_no_way;
-        let have_failed = if self.suspicion.has_overload() { has_no_way } else { has_fallen };
+        // The kernel's word that nobody listens, whoever asked it, is one witness, unless the agent has just seen that
+        // somebody does; that checks fail, whatever they ask, is another.
+        let connects =
+            (self.is_refused || has_fallen && is_check_refused) && !self.voices.is_agent_sure_it_lives(now, stretch);
+        let have_failed = has_fallen && (!self.suspicion.has_overload() || of_checks(|checks| checks.has_no_way));
         let checks = have_failed || is_check_refused && self.is_refused;
         let silence = self.suspicion.has(Cause::Silence);
         let agent = self.voices.is_agent_a_witness(now, stretch);
         let witnesses = [connects, checks, silence, agent].into_iter().filter(|speaks| *speaks).count();
-        witnesses >= 2 && !self.voices.is_agent_sure_it_lives(now, stretch)
+        witnesses >= 2
     }
 
     /// Takes a dead server for Down; its checks go on.
@@ -459,15 +510,17 @@ impl Watch {
         let last = self.checks.as_ref().and_then(|checks| checks.last);
         let because = self.condemned.or(last).or_else(|| self.signs.iter().last().map(|evidence| evidence.sign))?;
         self.condemned = None;
-        self.state_since = now;
+        (self.state_since, self.because) = (now, because);
+        self.was_dead = true;
         let from = std::mem::replace(&mut self.state, State::Down);
         Some(Turn { from, to: State::Down, because })
     }
 
     fn turn(&mut self, now: Timestamp, to: State, because: Sign, rng: &mut Rng) -> Turn {
         let from = std::mem::replace(&mut self.state, to);
-        self.state_since = now;
+        (self.state_since, self.because) = (now, because);
         self.climb = None;
+        self.was_dead = to == State::Down || self.was_dead && to != State::Up;
         if matches!(to, State::Up | State::Recovering) {
             self.suspicion.clear();
             self.window.clear();
@@ -490,6 +543,10 @@ impl Watch {
                     (checks.is_refused, checks.has_no_way, checks.last) = (old.is_refused, old.has_no_way, old.last);
                 }
                 Some(checks)
+            }
+            // Its own word is not the last: whoever stops for good is missed in the end.
+            State::Drained | State::Maintenance if !is_classic && self.ordered_by.is_some() => {
+                Some(Checks::begin(now, rng))
             }
             State::Up if !is_classic => self.times.every.map(|every| Checks::begin_within(now, every, rng)),
             _ => None,

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use super::evidence::Sign;
-use super::influence::Moved;
+use super::influence::{Moved, Scale};
 use super::{Control, Effect, ShareChange};
 use crate::base::id::ServerSlot;
 use crate::base::rng::Rng;
 use crate::base::time::Timestamp;
 use crate::pure::feedback::report::Figures;
 use crate::pure::feedback::weights::{FeedbackConfig, FeedbackMode, Largest, Rating, rate, weight};
-use crate::pure::pool::Share;
+use crate::pure::pool::{Share, Wanted};
 
 /// Shares are made anew when a report has come, and this often without one: what is old fades.
 pub(super) const WEIGH_AT_LEAST: Duration = Duration::from_secs(1);
@@ -95,7 +95,7 @@ impl Control {
                 self.ask_silent_agents(now, &slots, effects);
             }
             for wish in self.wishes(now, &slots, feedback.as_ref()) {
-                self.grant(now, wish, feedback.is_some_and(|feedback| feedback.is_dry_run), effects);
+                self.grant(now, wish, feedback.as_ref(), effects);
             }
         }
     }
@@ -133,6 +133,8 @@ impl Control {
                     (Some((rating, counts, feedback)), _) => {
                         let base = if is_classic(*feedback) { HUNDRED } else { own };
                         let full = f64::from(base.units()) * weight(rating, feedback) / 100.0;
+                        // In the paper's way a weight holds until the next report, and whoever sends none is excluded.
+                        let counts = if is_classic(*feedback) { 1.0 } else { counts };
                         Some(to_share(f64::from(own.units()) + (full - f64::from(own.units())) * counts))
                     }
                     (None, _) => None,
@@ -147,11 +149,11 @@ impl Control {
             })
             .collect();
         // Where reports leave nobody anything, the configured weights decide.
-        let is_nothing = |wish: &Wish| match (wish.target, self.servers.get(&wish.slot)) {
-            (Some(target), _) => target.is_zero(),
-            (None, watch) => watch.is_none_or(|watch| watch.whole().is_zero()),
+        let is_something = |wish: &Wish| {
+            let Some(watch) = self.servers.get(&wish.slot) else { return false };
+            watch.state().allows(Wanted::New) && !wish.target.unwrap_or(watch.whole()).is_zero()
         };
-        if wishes.iter().all(is_nothing) {
+        if !wishes.iter().any(is_something) {
             for wish in &mut wishes {
                 wish.target = None;
             }
@@ -159,11 +161,13 @@ impl Control {
         wishes
     }
 
-    fn grant(&mut self, now: Timestamp, wish: Wish, is_dry_run: bool, effects: &mut Vec<Effect>) {
+    fn grant(&mut self, now: Timestamp, wish: Wish, feedback: Option<&FeedbackConfig>, effects: &mut Vec<Effect>) {
         let Some(watch) = self.servers.get_mut(&wish.slot) else { return };
         let (whole, server) = (watch.whole(), watch.id().clone());
+        let is_dry_run = feedback.is_some_and(|feedback| feedback.is_dry_run);
         watch.is_dry_run = is_dry_run;
-        let Moved { shares, gain_halved } = watch.influence.follow(now, whole, wish.target, wish.rating);
+        let scale = Scale { whole, unit: if feedback.is_some_and(|it| is_classic(*it)) { HUNDRED } else { whole } };
+        let Moved { shares, gain_halved } = watch.influence.follow(now, scale, wish.target, wish.rating);
         if let Some((from, to)) = shares {
             let change = ShareChange { server: server.clone(), from, to, rating: wish.rating, is_dry_run };
             effects.push(Effect::TellShare(change));

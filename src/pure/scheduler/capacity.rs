@@ -2,6 +2,8 @@
 //! computing. A server's capacity is the answers that it finishes in a second in which it has anything to do, over the last
 //! twenty seconds or so ([`crate::pure::pool::Pace`]).
 //!
+//! Idle servers that are about as fast as the fastest take turns: what was seen is never so exact that one of them deserves all.
+//!
 //! As long as one of the servers has not been seen to work, the configured weights count instead: a number of answers can't
 //! be compared with a weight. A share that is below the configured weight, by slow start or by feedback, scales what was seen.
 
@@ -13,6 +15,8 @@ use crate::pure::pool::{Candidate, PoolView, Share};
 #[derive(Debug)]
 pub(super) struct SeenCapacity {
     is_known: bool,
+    /// The highest capacity, as [`Measure::capacity`] has it; 0 where it is not known.
+    highest: u64,
     now: Timestamp,
 }
 
@@ -20,9 +24,19 @@ impl Measure for SeenCapacity {
     const NAME: &'static str = "fb-wlc";
     const AIM: &'static str = "the shortest expected delay by what it was seen to do";
 
-    fn of(view: &PoolView<'_>, now: Timestamp, mut among: impl Iterator<Item = usize>) -> Self {
-        let is_known = |candidate: &Candidate| !view.stands(candidate) || candidate.load.pace.capacity(now) > 0;
-        Self { is_known: among.all(|index| view.candidates.get(index).is_none_or(is_known)), now }
+    fn of(view: &PoolView<'_>, now: Timestamp, among: impl Iterator<Item = usize>) -> Self {
+        let mut measure = Self { is_known: true, highest: 0, now };
+        for candidate in among.filter_map(|index| view.candidates.get(index)).filter(|it| view.stands(it)) {
+            if candidate.load.pace.capacity(now) == 0 {
+                return Self { is_known: false, highest: 0, now };
+            }
+            measure.highest = measure.highest.max(measure.capacity(candidate));
+        }
+        measure
+    }
+
+    fn settles(&self, candidate: &Candidate) -> bool {
+        self.is_known && candidate.load.active() == 0 && self.capacity(candidate) * 2 > self.highest
     }
 
     fn aim(&self) -> &'static str {

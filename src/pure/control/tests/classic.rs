@@ -148,6 +148,48 @@ fn the_papers_weights_take_the_configured_ones_place_and_a_server_above_a_thresh
 }
 
 #[test]
+fn a_weight_of_one_and_an_agent_that_promises_nothing_keep_the_papers_weight_steady() {
+    let feedback = Some(FeedbackConfig::of(FeedbackMode::Classic));
+    let light = |number| Watched { share: Share::of(1), whole: Share::of(1), feedback, ..watched(number) };
+    let mut bench = Bench::new(0);
+    bench.handle(Event::Reload(&[light(0), light(1)]));
+    let mut shares = Vec::new();
+    for tick in 0..1_200u32 {
+        bench.now = bench.now + TICK;
+        let mut effects = Vec::new();
+        if tick % 350 == 0 {
+            let cpu = 0.4 + f64::from(tick % 3) * 0.01;
+            let said = Report { figures: loaded(cpu), ..Report::default() };
+            effects.extend(bench.handle(Event::Report(S0, Source::Agent, &said)));
+        }
+        effects.extend(bench.handle(Event::Tick));
+        shares.extend(effects.into_iter().filter_map(|effect| match effect {
+            Effect::SetShare(S0, share) => Some(share),
+            _ => None,
+        }));
+    }
+    assert_eq!(shares, [Share::of(81)]);
+    assert_eq!(bench.control.view(S0, bench.now).unwrap().feedback.unwrap().gain, 1.0);
+}
+
+#[test]
+fn a_server_that_nobody_may_choose_is_no_reason_to_leave_the_others_nothing() {
+    let mut talk = weighed(FeedbackMode::Classic);
+    talk.bench.handle(Event::Order(ServerSlot(1), Order::Maintain));
+    let shares = shares_after(&mut talk, [loaded(0.9), loaded(0.1)]);
+    assert_eq!(shares[0], None, "its weight counts");
+}
+
+#[test]
+fn who_was_suspected_by_evidence_is_not_stranded_where_the_paper_takes_over() {
+    let mut bench = Bench::new(2);
+    bench.handle(Event::Outcomes(S0, row(3)));
+    assert_eq!(bench.state(0), SUSPECT);
+    bench.handle(Event::Reload(&[Watched { state: SUSPECT, ..classic(0) }, classic(1)]));
+    assert_eq!(bench.state(0), State::Up);
+}
+
+#[test]
 fn where_all_would_get_nothing_the_configured_weights_count() {
     let mut talk = weighed(FeedbackMode::Classic);
     assert_eq!(shares_after(&mut talk, [loaded(0.4), loaded(0.76)])[1], Some(Share::ZERO));

@@ -121,6 +121,92 @@ fn overload_never_becomes_down_however_long_it_lasts_and_whatever_times_out() {
 }
 
 #[test]
+fn a_machine_that_vanishes_while_it_is_overloaded_is_down_after_a_minute() {
+    let mut talk = three();
+    talk.speaking.remove(0);
+    talk.result = Err(CheckFailure::TimedOut);
+    talk.says(S0, |report| report.is_overloaded = true);
+    talk.pass(Duration::from_secs(55));
+    assert_eq!(talk.bench.state(0), SUSPECT);
+    talk.pass(Duration::from_secs(10));
+    assert_eq!(talk.bench.state(0), State::Down);
+}
+
+#[test]
+fn an_agent_that_promised_nothing_and_is_gone_does_not_bar_its_server_for_ever() {
+    let mut talk = three();
+    talk.speaking.remove(0);
+    talk.says(S0, |report| (report.is_overloaded, report.promised_next) = (true, None));
+    talk.pass(Duration::from_secs(55));
+    assert_eq!(talk.bench.state(0), OVERLOADED);
+    talk.pass(Duration::from_secs(10));
+    assert_eq!(talk.bench.state(0), State::Up);
+}
+
+#[test]
+fn a_service_that_hangs_is_down_whatever_an_agent_that_sees_its_port_says() {
+    let check = CheckTimes { every: Some(Duration::from_millis(500)), ..CheckTimes::default() };
+    let mut talk = Talk::new(&[Watched { check, ..watched(0) }, watched(1), watched(2)]);
+    talk.pass(Duration::from_secs(2));
+    talk.result = Err(CheckFailure::TimedOut);
+    talk.bench.handle(Event::Outcomes(S0, silent(20, 300, 5)));
+    assert!(talk.time_to(State::Down) <= Duration::from_millis(1_500));
+}
+
+#[test]
+fn a_server_that_is_overloaded_on_its_way_back_from_death_climbs_again() {
+    let mut talk = three();
+    talk.speaking.remove(0);
+    talk.bench.handle(Event::Outcomes(S0, row(3)));
+    talk.says(S0, |report| report.service = Service::Down);
+    assert_eq!(talk.bench.state(0), State::Down);
+    talk.says(S0, |_| {});
+    talk.speaking.push(S0);
+    talk.time_to(State::Recovering);
+    talk.pass(Duration::from_secs(2));
+    talk.says(S0, |report| report.is_overloaded = true);
+    assert_eq!(talk.bench.state(0), OVERLOADED);
+    talk.says(S0, |_| {});
+    talk.time_to(State::Recovering);
+    assert!(talk.time_to(State::Up) >= watch::SLOW_START);
+}
+
+#[test]
+fn a_drain_by_a_servers_own_word_ends_by_it_also_at_another_address() {
+    let mut talk = three();
+    talk.speaking.remove(0);
+    talk.says(S0, |report| report.service = Service::Leaving);
+    let moved = Watched { incarnation: 1, state: State::Drained, ..watched(0) };
+    talk.bench.handle(Event::Reload(&[moved, watched(1), watched(2)]));
+    assert_eq!(talk.bench.state(0), State::Drained);
+    talk.says(S0, |report| report.boot = 2);
+    assert_eq!(talk.bench.state(0), State::Up);
+}
+
+#[test]
+fn a_doubted_server_that_lets_one_request_wait_is_silent() {
+    let mut talk = Talk::new(&[watched(0), watched(1)]);
+    talk.speaking.clear();
+    let waits = OutcomeSummary { quiet_for: Some(Duration::from_millis(300)), silent_for: None, ..silent(1, 0, 5) };
+    assert_eq!(talk.bench.handle(Event::Outcomes(S0, waits)), [], "alone it says nothing");
+    let late = OutcomeSummary { connect_failures_in_a_row: 3, failed: 3, ..waits };
+    let effects = talk.bench.handle(Event::Outcomes(S0, late));
+    assert_eq!(talk.bench.state(0), SUSPECT);
+    assert!(effects.contains(&Effect::TakeBack(S0)), "{effects:?}");
+    talk.result = Err(CheckFailure::TimedOut);
+    assert!(talk.time_to(State::Down) <= Duration::from_millis(1_500), "a machine that has vanished");
+}
+
+fn silent(outstanding: u32, millis: u64, p99: u64) -> OutcomeSummary {
+    OutcomeSummary {
+        outstanding,
+        silent_for: Some(Duration::from_millis(millis)),
+        p99: Some(Duration::from_millis(p99)),
+        ..OutcomeSummary::default()
+    }
+}
+
+#[test]
 fn a_server_that_dies_of_its_overload_is_down_all_the_same() {
     let mut talk = three();
     talk.speaking.remove(0);
@@ -185,13 +271,50 @@ fn a_clean_stop_drains_and_the_next_start_brings_it_back_but_not_against_an_oper
     talk.speaking.remove(0);
     talk.says(S0, |report| report.service = Service::Leaving);
     assert_eq!(talk.bench.state(0), State::Drained);
-    talk.pass(Duration::from_secs(60));
+    talk.pass(Duration::from_secs(25));
     assert_eq!(talk.bench.state(0), State::Drained, "nobody expects it to speak");
     talk.says(S0, |report| report.boot = 2);
     assert_eq!(talk.bench.state(0), State::Up);
     talk.bench.handle(Event::Order(S0, Order::Drain));
     talk.says(S0, |_| {});
+    talk.pass(Duration::from_secs(100));
     assert_eq!(talk.bench.state(0), State::Drained);
+}
+
+#[test]
+fn an_agent_that_is_stopped_for_good_does_not_drain_a_healthy_server_for_ever() {
+    let mut talk = three();
+    talk.speaking.clear();
+    for number in 0..3 {
+        talk.says(ServerSlot(number), |report| report.service = Service::Leaving);
+    }
+    talk.pass(Duration::from_secs(29));
+    assert!((0..3).all(|number| talk.bench.state(number) == State::Drained));
+    talk.pass(Duration::from_secs(2));
+    assert!((0..3).all(|number| talk.bench.state(number) == State::Up));
+}
+
+#[test]
+fn a_server_that_said_it_would_stop_and_did_is_missed() {
+    let mut talk = three();
+    talk.speaking.remove(0);
+    talk.says(S0, |report| report.service = Service::Leaving);
+    talk.result = REFUSED;
+    talk.pass(Duration::from_secs(35));
+    assert_eq!(talk.bench.state(0), State::Down);
+}
+
+#[test]
+fn a_server_that_goes_from_maintenance_into_trouble_gets_not_a_request_between() {
+    for before in [Service::Maintenance, Service::Leaving] {
+        let mut talk = three();
+        talk.speaking.remove(0);
+        talk.says(S0, |report| report.service = before);
+        talk.effects.clear();
+        talk.says(S0, |report| report.service = Service::Abnormal);
+        let states: Vec<_> = talk.effects.iter().filter(|effect| matches!(effect, Effect::SetState(..))).collect();
+        assert_eq!(states, [&Effect::SetState(S0, SUSPECT)]);
+    }
 }
 
 #[test]
@@ -210,6 +333,15 @@ fn a_pause_of_our_own_is_nobodys_fault() {
     assert_eq!(talk.bench.handle(Event::Outcomes(S0, late)), []);
     talk.pass(Duration::from_secs(5));
     assert!((0..3).all(|number| talk.bench.state(number) == State::Up));
+}
+
+#[test]
+fn what_was_late_with_us_is_forgiven_also_where_it_is_told_before_the_tick() {
+    let mut talk = three();
+    talk.bench.now = talk.bench.now + Duration::from_secs(2);
+    assert_eq!(talk.bench.handle(Event::Outcomes(S0, silent(50, 2_000, 5))), []);
+    talk.pass(Duration::from_secs(2));
+    assert_eq!(talk.bench.state(0), State::Up);
 }
 
 #[test]
@@ -242,12 +374,6 @@ fn half_a_pool_that_is_late_at_once_stretches_every_timeout() {
 
 #[test]
 fn silence_is_suspicious_only_where_many_wait_and_answers_were_quick() {
-    let silent = |outstanding, millis, p99| OutcomeSummary {
-        outstanding,
-        silent_for: Some(Duration::from_millis(millis)),
-        p99: Some(Duration::from_millis(p99)),
-        ..OutcomeSummary::default()
-    };
     for (seen, is_suspect) in [
         (silent(8, 250, 10), true),
         (silent(7, 9_000, 10), false),
@@ -306,19 +432,26 @@ fn checks_of_a_server_that_is_up_run_as_often_as_configured_and_fall_together() 
     let check = CheckTimes { every: Some(every), ..CheckTimes::default() };
     let mut bench = Bench::new(0);
     bench.handle(Event::Reload(&[Watched { check, ..watched(0) }, watched(1)]));
-    let mut begun = Vec::new();
     let wrong = Err(CheckFailure::TimedOut);
-    while begun.len() < 3 {
-        for check in bench.checks_within(TICK) {
-            begun.push(bench.now);
+    let mut run = |results: [Result<Duration, CheckFailure>; 3], interval: Duration| {
+        let mut last = None;
+        for result in results {
+            let check = loop {
+                if let [check] = bench.checks_within(TICK).as_slice() {
+                    break *check;
+                }
+            };
+            if let Some(last) = last.replace(bench.now) {
+                let gap = bench.now.since(last);
+                assert!(gap >= interval && gap <= interval + interval / 10 + TICK, "{gap:?}");
+            }
             assert_eq!(bench.state(0), State::Up);
-            bench.handle(Event::CheckDone(check.id, S0, wrong));
+            bench.handle(Event::CheckDone(check.id, S0, result));
         }
-    }
-    assert!(begun.windows(2).all(|pair| {
-        let gap = pair[1].since(pair[0]);
-        gap >= every && gap <= every + every / 10 + TICK
-    }));
+    };
+    run([PASS; 3], every);
+    // Where one has failed the next come sooner.
+    run([wrong; 3], CHECK_INTERVAL);
     assert_eq!(bench.state(0), SUSPECT);
     for _ in 0..20 {
         let check = bench.checks_within(CHECK_INTERVAL + TICK * 2)[0];
@@ -360,4 +493,13 @@ fn a_server_that_says_how_many_it_takes_is_given_no_more() {
     let said = Report { figures, ..Report::default() };
     let effects = bench.handle(Event::Report(S0, Source::AgentCheck, &said));
     assert!(effects.contains(&Effect::SetMax(S0, Some(30))), "{effects:?}");
+    // A reload reads the file anew, and what was said is said again.
+    assert!(bench.handle(Event::Reload(&[watched(0), watched(1)])).contains(&Effect::SetMax(S0, Some(30))));
+    // Whoever says nothing any more has said nothing.
+    let mut last = None;
+    for _ in 0..1_300 {
+        bench.now = bench.now + TICK;
+        last = bench.handle(Event::Tick).into_iter().find(|effect| matches!(effect, Effect::SetMax(..))).or(last);
+    }
+    assert_eq!(last, Some(Effect::SetMax(S0, None)));
 }

@@ -9,6 +9,7 @@ use crate::pure::control::Order;
 use crate::pure::control::evidence::Sign;
 use crate::pure::control::promises::{DOUBT, MISSED_MAX};
 use crate::pure::control::suspicion::Cause;
+use crate::pure::control::voices;
 use crate::pure::detection::DetectMode;
 use crate::pure::feedback::report::{Report, Service, Source};
 use crate::pure::pool::State;
@@ -18,6 +19,9 @@ pub const TICKS_TO_SUSPECT: u32 = 10;
 
 /// The paper: at so many it has failed.
 pub const TICKS_TO_FAIL: u32 = 50;
+
+/// Who says that it is about to stop has stopped after so long, or does not mean to.
+const LEAVES_WITHIN: Duration = Duration::from_secs(30);
 
 /// An agent that is silent for so long while all else is well is done without.
 const AGENT_LOST_AFTER: Duration = Duration::from_secs(10);
@@ -77,7 +81,14 @@ impl Watch {
         let order = match service {
             Service::Leaving => Order::Drain,
             Service::Maintenance => Order::Maintain,
-            Service::Up | Service::Abnormal | Service::Down if is_out => Order::Enable,
+            Service::Up if is_out => Order::Enable,
+            Service::Abnormal | Service::Down if is_out => {
+                // From out of service straight into doubt: not a request goes there between.
+                self.ordered_by = None;
+                self.suspicion.add(now, Cause::Verdict(source));
+                let sign = Sign::Says(source, service);
+                return Some(self.turn(now, self.suspect(), sign, rng));
+            }
             Service::Up | Service::Abnormal | Service::Down => return None,
         };
         self.ordered_by = (order != Order::Enable).then_some(source);
@@ -112,10 +123,10 @@ impl Watch {
         if self.detection.mode == DetectMode::Classic {
             return self.ticked(now, ticks, rng);
         }
-        self.forget_old_voices(now);
         if matches!(self.state, State::Drained | State::Maintenance) {
-            return None;
+            return self.ends_own_word(now, rng);
         }
+        self.forget_old_voices(now);
         let late = self.voices.promises().and_then(|promises| {
             let (missed, doubt) = (promises.missed(now, stretch), promises.doubt(now, stretch));
             match (missed >= MISSED_MAX, doubt >= DOUBT) {
@@ -143,11 +154,38 @@ impl Watch {
         self.weigh_overload(now, Sign::Cleared).or_else(|| self.come_back(now, rng))
     }
 
+    /// One that has drained itself, or taken itself out, and then fell silent: it may have stopped for good, or only whoever
+    /// spoke for it has. Its checks tell.
+    fn ends_own_word(&mut self, now: Timestamp, rng: &mut Rng) -> Option<Turn> {
+        let source = self.ordered_by?;
+        let patience = if self.state == State::Drained { LEAVES_WITHIN } else { voices::HOLDS };
+        if self.voices.heard_from(source).is_some_and(|heard| now.since(heard) < patience) {
+            return None;
+        }
+        let checks = self.checks.as_ref()?;
+        let (is_well, has_fallen) = (checks.passed_in_a_row >= super::CLEARING, checks.have_fallen(&self.times));
+        if !is_well && !has_fallen {
+            return None;
+        }
+        self.ordered_by = None;
+        self.voices.lose(source);
+        self.signs.add(now, Sign::AgentLost);
+        if is_well {
+            return Some(self.turn(now, State::Up, Sign::AgentLost, rng));
+        }
+        let sign = self.checks.as_ref().and_then(|checks| checks.last).unwrap_or(Sign::AgentLost);
+        self.suspicion.add(now, Cause::Checks);
+        Some(self.turn(now, self.suspect(), sign, rng))
+    }
+
     /// What a source said long ago holds no longer.
     fn forget_old_voices(&mut self, now: Timestamp) {
-        for source in [Source::AgentCheck, Source::Orca] {
+        for source in [Source::Agent, Source::AgentCheck, Source::Orca] {
             if self.voices.is_old(now, source) {
-                self.voices.lose(source);
+                // An agent's broken promises speak on.
+                if source != Source::Agent || self.voices.promises().is_none() {
+                    self.voices.lose(source);
+                }
                 self.forget_words_of(source);
             }
         }
