@@ -229,9 +229,53 @@ fn a_mail_reaches_its_server_with_login_sender_receivers_and_text() {
 fn a_server_without_starttls_gets_no_mail_where_tls_is_demanded() {
     let (port, heard) = mail_server();
     let targets = mail(port, MailTls::StartTls, None);
-    let mailer = mail::Mailer::new(&targets.mails[0], &Passwords::default()).unwrap();
-    let message = Message { alert: alert(Occasion::Down), at: time::wall_clock(), id: random_id() };
-    assert!(mailer.send(&message).is_err());
+    let mailer = mail::Mailer::new(&targets.mails[0], &Passwords::default(), &mut SystemAuthorities::default()).unwrap();
+    assert!(mailer.send(&message()).is_err());
     let lines = heard.recv_timeout(PATIENCE).unwrap();
     assert!(!lines.iter().any(|line| line.starts_with("MAIL") || line.starts_with("DATA")), "{lines:?}");
+}
+
+fn message() -> Message {
+    Message { alert: alert(Occasion::Down), at: time::wall_clock(), id: random_id() }
+}
+
+/// What comes of one try at a mail server that goes on with these bytes for ever, one piece every so often, and how many it
+/// could say.
+fn try_at(greeting: &'static [u8], piece: &'static [u8], every: Duration, tls: MailTls) -> (Failure, usize) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut said = 0;
+        let mut say = |bytes: &[u8]| stream.write_all(bytes).map(|()| said += bytes.len());
+        let mut is_heard = say(greeting);
+        while is_heard.is_ok() {
+            std::thread::sleep(every);
+            is_heard = say(piece);
+        }
+        said
+    });
+    let targets = mail(port, tls, None);
+    let mailer = mail::Mailer::new(&targets.mails[0], &Passwords::default(), &mut SystemAuthorities::default()).unwrap();
+    let failure = mailer.send(&message()).unwrap_err();
+    (failure, server.join().unwrap())
+}
+
+#[test]
+fn an_endless_line_of_a_mail_server_ends_the_try_and_is_not_gathered() {
+    static PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
+    for (greeting, tls) in [(&b"220 "[..], MailTls::Off), (b"220 hello\r\n250 ", MailTls::StartTls)] {
+        let (failure, said) = try_at(greeting, &PIECE, Duration::ZERO, tls);
+        assert!(failure.why.contains("more than 64 KiB") && failure.may_pass, "{failure:?}");
+        // What the kernel has room for is said and not read.
+        assert!(said < 64 << 20, "{said}");
+    }
+    // No TLS begins so, and little is read to see it.
+    assert!(try_at(b"220 ", &PIECE, Duration::ZERO, MailTls::Implicit).0.may_pass);
+}
+
+#[test]
+fn a_mail_server_that_drips_holds_a_try_no_longer_than_a_try_may_take() {
+    let (failure, _) = try_at(b"220-wait\r\n", b"220-x\r\n", Duration::from_millis(100), MailTls::Off);
+    assert!(failure.why.contains("took too long") && failure.may_pass, "{failure:?}");
 }
