@@ -4,6 +4,7 @@
 
 mod agent_loop;
 pub mod cli;
+mod given_file;
 mod liveness;
 mod measure;
 mod own_check;

@@ -20,7 +20,7 @@ use crate::pure::feedback::report::{Figures, Use};
 
 pub use cgroup::{Cgroup, NoCgroup};
 use host::{Host, Machine};
-pub use proc_file::{ProcFile, read_number, read_once};
+pub use proc_file::{ProcFile, read_once};
 use process_tree::{ProcessTree, run_queue};
 pub use process_tree::{Stat, processes};
 use rate::Rate;
