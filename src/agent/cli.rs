@@ -20,13 +20,13 @@ use crate::agent::measure::{Cgroup, Measure, MeasureOptions, NoCgroup, Scope};
 use crate::agent::own_check::OwnCheck;
 use crate::agent::services::Services;
 use crate::agent::speaker::{PEERS_MAX, Speaker};
+use crate::agent::state_log::StateLog;
 use crate::base::units::{Bytes, parse_size};
 use crate::pure::config::ConfigErrors;
 use crate::pure::config::agent_file::{AgentFile, ProcessSource, load_agent_file};
 use crate::pure::feedback::keys::{AgentKeys, KeyTextError};
 use crate::pure::feedback::own_check::CheckUrl;
 use crate::pure::feedback::pacing::{Mode, Pacing};
-use crate::pure::feedback::report::Service;
 use crate::pure::feedback::wire::ServerName;
 use crate::pure::service_tree::TreeError;
 
@@ -191,7 +191,7 @@ fn run(options: Options) -> Result<(), AgentError> {
             services,
             maintenance_file: options.maintenance_file,
             restarting: None,
-            last: Service::Up,
+            log: StateLog::default(),
         };
         agent.run(arrivals).await.map_err(AgentError::from)
     })
