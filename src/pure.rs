@@ -20,6 +20,7 @@ pub mod locality;
 pub mod naming;
 pub mod persistence;
 pub mod pool;
+pub mod protobuf;
 pub mod proxy_protocol;
 pub mod recovery;
 pub mod refusal;

@@ -35,6 +35,8 @@ const MOVING: u32 = 200;
 const PRESSED: u32 = 20;
 /// Figures younger than this are not read again, unless a question asks for them.
 const FRESH: Duration = Duration::from_millis(90);
+/// The listener is asked for as often.
+const LISTENER: Duration = FRESH;
 /// So many sockets more or fewer, and the connections are counted again.
 const MOVED: u32 = 15;
 /// Bytes of a page of memory.
@@ -81,6 +83,7 @@ pub struct Measure {
     reading: Thrift,
     read_at: Option<Timestamp>,
     bound: u32,
+    listened_at: Option<Timestamp>,
     is_listening: bool,
     is_full: bool,
     /// Whether there is a process in its cgroup.
@@ -122,7 +125,7 @@ impl Measure {
             host: Host::open()?,
             scope,
             tree: None,
-            network: ProcFile::open(sockets.folder().join("dev")).ok(),
+            network: ProcFile::open_list(sockets.folder().join("dev")).ok(),
             sockets,
             rates: Rates::default(),
             figures: Figures { connections_max: options.connections_max, ..Figures::default() },
@@ -130,6 +133,7 @@ impl Measure {
             reading: Thrift::default(),
             read_at: None,
             bound: 0,
+            listened_at: None,
             is_listening: false,
             is_full: false,
             has_members: true,
@@ -144,8 +148,9 @@ impl Measure {
             return;
         }
         self.tree = Some(ProcessTree::of(process));
+        self.listened_at = None;
         self.sockets = Sockets::of(Some(process));
-        self.network = ProcFile::open(self.sockets.folder().join("dev")).ok();
+        self.network = ProcFile::open_list(self.sockets.folder().join("dev")).ok();
         self.rates = Rates { disk: std::mem::take(&mut self.rates.disk), ..Rates::default() };
     }
 
@@ -169,9 +174,12 @@ impl Measure {
 
     fn look_at_port(&mut self, now: Timestamp, is_asked: bool) {
         let port = self.options.port;
-        if let Ok(listening) = self.sockets.listening(port) {
-            self.is_listening = listening.is_some();
-            self.is_full = listening.is_some_and(|listening| listening.is_full);
+        if is_asked || self.listened_at.is_none_or(|at| now.since(at) >= LISTENER) {
+            self.listened_at = Some(now);
+            if let Ok(listening) = self.sockets.listening(port) {
+                self.is_listening = listening.is_some();
+                self.is_full = listening.is_some_and(|listening| listening.is_full);
+            }
         }
         let bound = self.sockets.bound().unwrap_or(u32::MAX);
         let last = self.figures.connections.unwrap_or(0);
@@ -308,7 +316,9 @@ mod tests {
         let mut measure = Measure::open(options, Scope::Processes).unwrap();
         measure.follow(i32::try_from(std::process::id()).ok());
         let first = measure.look(time::now(), true, true);
-        assert!(first.is_listening && first.has_members && !first.is_overloaded && first.figures.connections == Some(0));
+        assert!(
+            first.is_listening && first.has_members && !first.is_overloaded && first.figures.connections == Some(0)
+        );
         let _clients = [(); 2].map(|()| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
         let later = time::now() + Duration::from_secs(1);
         let second = measure.look(later, false, false);

@@ -197,7 +197,9 @@ impl Peer {
             Ok(_) => {}
             // Nobody listened there for the last report, or the buffer is full: as if this one had been lost.
             Err(cause) if cause.kind() == ErrorKind::WouldBlock => {}
-            Err(cause) if cause.kind() == ErrorKind::ConnectionRefused => line.is_refused.store(true, Ordering::Relaxed),
+            Err(cause) if cause.kind() == ErrorKind::ConnectionRefused => {
+                line.is_refused.store(true, Ordering::Relaxed)
+            }
             Err(cause) => {
                 warn!("no report reaches the balancer {}: {cause}", self.address);
                 self.line = None;

@@ -189,7 +189,7 @@ impl Task {
         let asked = timeout(check.timeout, converse(*address, &check.send)).await;
         let replied = asked.unwrap_or(Err(AskError::TimedOut)).and_then(|bytes| Ok(parse(&bytes)?));
         match replied {
-            Ok(Reply { report, reason }) => self.tell(report, reason),
+            Ok(Reply { report, reason }) => self.tell(promising(report, check.every), reason),
             Err(error) => {
                 self.process.feedback.agent_checks_failed.add(1);
                 if self.said.is_due() {
@@ -208,8 +208,13 @@ impl Task {
             self.reason = reason;
         }
         let slot = self.endpoint.record.slot;
-        self.reports.send(Heard { slot, source: Source::AgentCheck, report });
+        self.reports.send(Heard { slot, source: Source::AgentCheck, report, restart: None });
     }
+}
+
+/// A report that holds until the server has been asked again, however seldom that is.
+fn promising(report: Report, every: Duration) -> Report {
+    Report { promised_next: Some(every), ..report }
 }
 
 /// So many thousandths.
@@ -270,6 +275,14 @@ mod tests {
         assert_eq!(asked("", b"", true).unwrap(), b"");
         static LONG: [u8; 1 << 20] = [b'x'; 1 << 20];
         assert_eq!(asked("", &LONG, false).unwrap().len(), REPLY_MAX);
+    }
+
+    #[test]
+    fn what_a_seldom_asked_server_says_is_not_forgotten_before_it_is_asked_again() {
+        let every = Duration::from_secs(60);
+        let reply = parse(b"down\n").unwrap();
+        let told = promising(reply.report.clone(), every);
+        assert_eq!((told.promised_next, told.service), (Some(every), reply.report.service));
     }
 
     #[test]

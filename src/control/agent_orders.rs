@@ -3,6 +3,7 @@
 use tokio::sync::mpsc;
 
 use crate::base::id::ServerSlot;
+use crate::pure::recovery::StepId;
 
 /// The most orders that wait.
 pub const AGENT_ORDERS_MAX: usize = 256;
@@ -12,8 +13,8 @@ pub const AGENT_ORDERS_MAX: usize = 256;
 pub enum AgentOrder {
     /// Report now.
     Question,
-    /// Restart the service.
-    Restart,
+    /// Restart the service, for that step of its recovery. It is sent again until there is news of it, or the step's time is over.
+    Restart(StepId),
 }
 
 /// Takes orders for agents.

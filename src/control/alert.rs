@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
 
+use crate::base::hex::hex;
 use crate::base::time;
 use crate::control::passwords::Passwords;
 use crate::pure::alert::target::Targets;
@@ -78,8 +79,9 @@ pub enum AlertError {
     System(#[from] io::Error),
 }
 
+/// What became of alerts.
 #[derive(Debug, Default)]
-struct Counters {
+pub(super) struct Counters {
     sent: AtomicU64,
     failed: AtomicU64,
     dropped: AtomicU64,
@@ -99,7 +101,16 @@ impl Alerter {
     /// # Errors
     /// [`AlertError`] for the first that can't be set up.
     pub fn start(targets: &Targets, passwords: &Passwords) -> Result<Self, AlertError> {
-        let mut alerter = Self::default();
+        Self::start_counting(targets, passwords, Arc::default())
+    }
+
+    /// The same in the place of another, whose counters go on.
+    pub(super) fn start_counting(
+        targets: &Targets,
+        passwords: &Passwords,
+        counters: Arc<Counters>,
+    ) -> Result<Self, AlertError> {
+        let mut alerter = Self { queues: Vec::new(), counters };
         let mut system = SystemAuthorities::default();
         for target in &targets.webhooks {
             let secret = target.secret_file.as_deref().and_then(|file| passwords.get(file));
@@ -111,6 +122,11 @@ impl Alerter {
             alerter.add(target.to_string(), move |message| mailer.send(message))?;
         }
         Ok(alerter)
+    }
+
+    /// Its counters, for whoever takes its place.
+    pub(super) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
     }
 
     /// Sends an alert to everybody.
@@ -186,10 +202,6 @@ fn random_id() -> String {
         return format!("{:032x}", time::now().as_nanos());
     }
     hex(&bytes)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use crate::base::id::ServerSlot;
-use crate::control::probe::{self, ProbeError};
+use crate::control::probe::{self, NotRun, ProbeError};
 use crate::pure::control::{CHECKS_MAX, Check, CheckFailure, CheckId};
 use crate::pure::pool::Pool;
 use crate::shared::endpoint::Endpoint;
@@ -37,12 +37,16 @@ impl Checks {
         (Self { connectors: with_own_sessions(connectors), ended, not_run: Rc::default() }, results)
     }
 
-    /// Begins a check of a server as its pool has it. It must be called on a local runtime.
-    pub fn begin(&self, check: Check, endpoint: Arc<Endpoint>, pool: Arc<Pool>) {
+    /// Begins a check of a server as its pool has it. It must be called on a local runtime. A server whose name is said not to
+    /// exist is unreachable; one whose name is not known yet can't be asked.
+    pub fn begin(&self, check: Check, endpoint: Arc<Endpoint>, pool: Arc<Pool>, is_name_denied: bool) {
         let connector = self.connectors.get(&pool.name).cloned();
         let (ended, not_run) = (self.ended.clone(), Rc::clone(&self.not_run));
         tokio::task::spawn_local(async move {
-            let result = probe::check(&endpoint, &pool, connector.as_ref(), check.timeout).await;
+            let mut result = probe::check(&endpoint, &pool, connector.as_ref(), check.timeout).await;
+            if is_name_denied && matches!(result, Err(ProbeError::NotRun(NotRun::Unresolved))) {
+                result = Err(ProbeError::Failed(CheckFailure::Unreachable));
+            }
             if let Err(ProbeError::NotRun(cause)) = &result
                 && not_run.is_due()
             {
@@ -87,8 +91,25 @@ mod tests {
                 pool.name = name.into();
                 let timeout = Duration::from_millis(50);
                 let check = Check { id: CheckId(number), server: ServerSlot(3), timeout };
-                checks.begin(check, Arc::new(endpoint(address.clone(), &[])), Arc::new(pool.clone()));
+                checks.begin(check, Arc::new(endpoint(address.clone(), &[])), Arc::new(pool.clone()), false);
                 assert_eq!(results.recv().await.unwrap(), (CheckId(number), ServerSlot(3), Err(expected)));
+            }
+        });
+    }
+
+    #[test]
+    fn a_name_that_is_not_resolved_yet_is_no_failure_of_its_server_and_one_that_does_not_exist_is() {
+        let mut pool = Arc::unwrap_or_clone(pool_of("p", SchedulerConfig::default(), &[]));
+        pool.check = Some(Arc::new(CheckConfig { kind: CheckKind::Tcp, ..CheckConfig::default() }));
+        let pool = Arc::new(pool);
+        let named = Arc::new(endpoint(Address::Name("a.test".to_owned(), 80), &[]));
+        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+        runtime.block_on(async {
+            let (checks, mut results) = Checks::new(&Connectors::default());
+            for (is_denied, expected) in [(false, CheckFailure::NotRun), (true, CheckFailure::Unreachable)] {
+                let check = Check { id: CheckId(1), server: ServerSlot(3), timeout: Duration::from_secs(5) };
+                checks.begin(check, Arc::clone(&named), Arc::clone(&pool), is_denied);
+                assert_eq!(results.recv().await.unwrap().2, Err(expected));
             }
         });
     }

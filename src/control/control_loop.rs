@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -19,10 +19,12 @@ use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time;
 use crate::control::agent_orders::AgentOrder;
 use crate::control::checks::{CheckResult, Checks};
+use crate::control::equipment::{Equipped, Renewal};
 use crate::control::follow_up::FollowUp;
 use crate::control::inputs::{Heard, Inputs};
 use crate::control::naming::{Found, Naming};
 use crate::control::recovery::StepResult;
+use crate::control::share_log::ShareLog;
 use crate::control::sight::Sight;
 use crate::pure::config::Config;
 use crate::pure::control::{Change, Control, Effect, Event, Order, ShareChange, TICK, Watched};
@@ -47,8 +49,8 @@ const ORDERS_MAX: usize = 256;
 enum Command {
     /// An operator's order.
     Order(ServerId, Order),
-    /// Another configuration.
-    Reload(Arc<Config>, Arc<RuleSet>),
+    /// Another configuration, with what it brings.
+    Reload(Arc<Config>, Arc<RuleSet>, Box<Renewal>),
 }
 
 /// The control thread, as seen from outside.
@@ -56,6 +58,8 @@ enum Command {
 pub struct Handle {
     commands: mpsc::Sender<Command>,
     thread: JoinHandle<()>,
+    /// What control acts with.
+    equipped: Mutex<Equipped>,
     names_tried: std::sync::mpsc::Receiver<()>,
 }
 
@@ -84,12 +88,17 @@ impl Handle {
         self.command(Command::Order(server, order))
     }
 
-    /// Publishes another configuration.
+    /// Publishes another configuration. What it names is read and started here and now, so that the control thread does not wait
+    /// for it.
     ///
     /// # Errors
     /// [`Unavailable`].
     pub fn reload(&self, config: Arc<Config>, rules: Arc<RuleSet>) -> Result<(), Unavailable> {
-        self.command(Command::Reload(config, rules))
+        let mut equipped = self.equipped.lock().unwrap_or_else(PoisonError::into_inner);
+        let (renewal, next) = equipped.renewed(&config);
+        self.command(Command::Reload(config, rules, Box::new(renewal)))?;
+        *equipped = next;
+        Ok(())
     }
 
     /// Ends the thread and waits for its end, which a tick or less brings.
@@ -129,6 +138,7 @@ pub struct Start<'a> {
 pub fn start(start: Start<'_>) -> io::Result<Handle> {
     let Start { store, workers, connectors, reports, equipment, inputs } = start;
     let connectors = Connectors::clone(connectors);
+    let equipped = Mutex::new(Equipped::with(&equipment, &store.load().config.alert));
     let (sender, receiver) = mpsc::channel(ORDERS_MAX);
     let (tried, names_tried) = std::sync::mpsc::sync_channel(1);
     let make = || Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
@@ -136,7 +146,7 @@ pub fn start(start: Start<'_>) -> io::Result<Handle> {
         let start = Start { store, workers, connectors: &connectors, reports, equipment, inputs };
         runtime.block_on(ControlLoop::new(start, tried).serve(receiver));
     })?;
-    Ok(Handle { commands: sender, thread, names_tried })
+    Ok(Handle { commands: sender, thread, equipped, names_tried })
 }
 
 struct ControlLoop {
@@ -158,7 +168,10 @@ struct ControlLoop {
     found: mpsc::Receiver<Found>,
     /// The configured names, with their addresses once they have been asked for.
     names: HashMap<Arc<str>, Option<Vec<IpAddr>>>,
+    /// Those of them of which the resolver says that they do not exist.
+    denied: BTreeSet<Arc<str>>,
     said_late: Spaced,
+    share_log: ShareLog,
     /// Told once, when all have been.
     tried: std::sync::mpsc::SyncSender<()>,
     follow_up: FollowUp,
@@ -172,8 +185,7 @@ impl ControlLoop {
         let (checks, check_results) = Checks::new(connectors);
         // For jitter only.
         let seed = time::wall_clock().duration_since(UNIX_EPOCH).map_or(0, |since| u64::from(since.subsec_nanos()));
-        let alerted = Arc::clone(&store.load().config.alert);
-        let (follow_up, step_results) = FollowUp::new(reports, (equipment, alerted), connectors, seed);
+        let (follow_up, step_results) = FollowUp::new(reports, equipment, connectors, seed);
         let mut control_loop = Self {
             store,
             workers,
@@ -188,7 +200,9 @@ impl ControlLoop {
             naming,
             found,
             names: HashMap::new(),
+            denied: BTreeSet::new(),
             said_late: Spaced::default(),
+            share_log: ShareLog::default(),
             tried,
             follow_up,
             step_results,
@@ -212,7 +226,8 @@ impl ControlLoop {
                 Some(heard) = self.inputs.heard.recv() => self.heard(&heard),
                 command = commands.recv() => match command {
                     Some(Command::Order(server, order)) => self.order(&server, order),
-                    Some(Command::Reload(config, rules)) => {
+                    Some(Command::Reload(config, rules, renewal)) => {
+                        self.follow_up.equip(*renewal);
                         self.store.reload(config, rules);
                         self.follow_names();
                         self.publish_names();
@@ -238,6 +253,9 @@ impl ControlLoop {
 
     fn heard(&mut self, heard: &Heard) {
         self.handle(Event::Report(heard.slot, heard.source, &heard.report));
+        if let Some(news) = heard.restart {
+            self.follow_up.restart_news(news);
+        }
         self.follow_up.note();
     }
 
@@ -250,7 +268,9 @@ impl ControlLoop {
         self.gather_outcomes();
         self.handle(Event::Tick);
         self.carry_out();
-        self.follow_up.tick(time::now(), &self.control);
+        let now = time::now();
+        self.share_log.due(now).iter().for_each(tell_share);
+        self.follow_up.tick(now, &self.control);
     }
 
     /// Tells what requests have seen of each server since the last time, where that is anything.
@@ -287,6 +307,7 @@ impl ControlLoop {
             })
             .collect();
         self.names.retain(|host, _| hosts.contains(host));
+        self.denied.retain(|host| hosts.contains(host));
         for host in &hosts {
             self.names.entry(Arc::clone(host)).or_default();
         }
@@ -298,6 +319,11 @@ impl ControlLoop {
         // One that is gone from the configuration may have been on its way.
         let Some(known) = self.names.get_mut(&found.host) else { return };
         *known = Some(found.addresses);
+        if found.is_denied {
+            self.denied.insert(found.host);
+        } else {
+            self.denied.remove(&found.host);
+        }
         if self.publish_names() {
             self.know_servers();
         }
@@ -378,7 +404,11 @@ impl ControlLoop {
                 Effect::RunCheck(check) => {
                     let endpoint = self.servers.get(&check.server);
                     if let Some((endpoint, pool)) = endpoint.and_then(|it| Some((it, snapshot.pool_of(it)?))) {
-                        self.checks.begin(check, Arc::clone(endpoint), Arc::clone(&pool.pool));
+                        let is_denied = match &endpoint.server.address {
+                            Address::Name(host, _) => self.denied.contains(host.as_str()),
+                            Address::Socket(_) | Address::Unix(_) => false,
+                        };
+                        self.checks.begin(check, Arc::clone(endpoint), Arc::clone(&pool.pool), is_denied);
                     }
                 }
                 Effect::TakeBack(slot) => silent.push(slot),
@@ -389,7 +419,9 @@ impl ControlLoop {
                         endpoint.record.load.set_counter(counter);
                     }
                 }
-                Effect::TellShare(change) => tell_share(&change),
+                Effect::TellShare(change) => {
+                    self.share_log.note(time::now(), change).iter().for_each(tell_share);
+                }
                 Effect::TellOscillation(server, gain) => tracing::warn!(
                     "the share of {server} goes to and fro: from now on it goes {:.0} % of each way",
                     gain * 100.0

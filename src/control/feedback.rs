@@ -4,6 +4,7 @@
 //! through a bounded queue, and run queues to where schedulers read them; what is refused is counted by its reason. It decides
 //! nothing of a server. A datagram that is lost on our side is counted too, so that control does not take it for a broken promise.
 
+mod restarts;
 mod rounds;
 mod socket;
 
@@ -21,11 +22,10 @@ use crate::base::id::ServerSlot;
 use crate::base::time::{self, Timestamp, UnixNanos};
 use crate::control::agent_orders::AgentOrder;
 use crate::control::inputs::{Heard, ReportSender};
-use crate::pure::feedback::guard::Admission;
 use crate::pure::feedback::keys::MasterKey;
-use crate::pure::feedback::reception::{Received, Reception, Refused, Sources};
+use crate::pure::feedback::reception::{Received, Reception, Refused, SECRET_LENGTH, Sources};
 use crate::pure::feedback::report::Source;
-use crate::pure::feedback::wire::{Challenge, DATAGRAM_MAX, OrderKind, RestartNews, RestartProgress};
+use crate::pure::feedback::wire::{DATAGRAM_MAX, OrderKind, RestartNews, RestartProgress, ServerName, open};
 use crate::pure::pool::Address;
 use crate::pure::rule::Cidr;
 use crate::shared::counters::feedback::FeedbackCounters;
@@ -33,6 +33,7 @@ use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore};
 use crate::shared::spaced::Spaced;
 use crate::shared::thread;
 
+use restarts::{Order, Restarts};
 use rounds::Rounds;
 pub use socket::{BoundSocket, OpenError};
 use socket::{Buffer, LiveSocket};
@@ -68,13 +69,13 @@ pub(super) fn start(
     orders: mpsc::Receiver<(ServerSlot, AgentOrder)>,
     stop: oneshot::Receiver<()>,
 ) -> io::Result<JoinHandle<()>> {
-    let challenge = challenge()?;
+    let secret = random()?;
     let make = || Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     thread::start("feedback", make, move |runtime| {
         let served = runtime.block_on(async {
             let socket = socket.into_live()?;
-            let reception = Reception::new(master, challenge, time::now());
-            Listening::new(socket, reception, store, reports).serve(orders, stop).await
+            let reception = Reception::new(master.clone(), &secret, time::now());
+            Listening::new(socket, (reception, master), store, reports).serve(orders, stop).await
         });
         if let Err(error) = served {
             tracing::error!("reports can't be received: {error}");
@@ -83,15 +84,16 @@ pub(super) fn start(
 }
 
 /// What nobody can know beforehand.
-fn challenge() -> io::Result<Challenge> {
-    let mut bytes = [0; 16];
+fn random() -> io::Result<[u8; SECRET_LENGTH]> {
+    let mut bytes = [0; SECRET_LENGTH];
     aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("the system gives no random numbers"))?;
-    Ok(Challenge(bytes))
+    Ok(bytes)
 }
 
 struct Listening {
     socket: LiveSocket,
     reception: Reception,
+    master: MasterKey,
     store: Arc<SnapshotStore>,
     reports: ReportSender,
     /// The configured servers.
@@ -99,7 +101,8 @@ struct Listening {
     /// When each agent was last heard.
     heard: HashMap<ServerSlot, Timestamp>,
     /// How the last restart of each went.
-    restarts: HashMap<ServerSlot, RestartNews>,
+    restart_news: HashMap<ServerSlot, RestartNews>,
+    restarts: Restarts,
     rounds: Rounds,
     /// Which snapshot's servers these are.
     whereabouts: Option<u64>,
@@ -111,15 +114,22 @@ struct Listening {
 }
 
 impl Listening {
-    fn new(socket: LiveSocket, reception: Reception, store: Arc<SnapshotStore>, reports: ReportSender) -> Self {
+    fn new(
+        socket: LiveSocket,
+        (reception, master): (Reception, MasterKey),
+        store: Arc<SnapshotStore>,
+        reports: ReportSender,
+    ) -> Self {
         let mut listening = Self {
             socket,
             reception,
+            master,
             store,
             reports,
             servers: HashMap::new(),
             heard: HashMap::new(),
-            restarts: HashMap::new(),
+            restart_news: HashMap::new(),
+            restarts: Restarts::default(),
             rounds: Rounds::default(),
             whereabouts: None,
             has_drops: false,
@@ -206,13 +216,14 @@ impl Listening {
             endpoint.record.load.run_queue.hear(length, now + holds);
         }
         self.tell_restart(slot, message.restart);
-        self.reports.send(Heard { slot, source: Source::Agent, report: message.report });
+        let restart = self.restarts.heard(slot, message.restart);
+        self.reports.send(Heard { slot, source: Source::Agent, report: message.report, restart });
     }
 
     /// Says how a restart went that was ordered, once for each step of it.
     fn tell_restart(&mut self, slot: ServerSlot, news: Option<RestartNews>) {
         let Some(news) = news else { return };
-        if self.restarts.insert(slot, news) == Some(news) {
+        if self.restart_news.insert(slot, news) == Some(news) {
             return;
         }
         let Some(endpoint) = self.servers.get(&slot) else { return };
@@ -226,30 +237,12 @@ impl Listening {
     }
 
     fn refuse(&mut self, refused: Refused, bytes: &[u8], from: SocketAddr) {
-        let counters = self.counters();
-        let counter = match &refused {
-            Refused::Foreign => &counters.foreign,
-            Refused::Malformed => &counters.malformed,
-            Refused::Unknown => &counters.unknown,
-            Refused::Limited(Admission::Proven) => {
-                // One of those may have been good.
-                counters.dropped.add(1);
-                &counters.limited
-            }
-            Refused::Limited(Admission::Stranger | Admission::Admitted) | Refused::TooMany => &counters.limited,
-            Refused::Forged => &counters.forged,
-            Refused::Late => &counters.late,
-            Refused::Replayed { .. } => &counters.replayed,
-            Refused::Unheard(_) => &counters.unheard,
-        };
-        counter.add(1);
+        count_refusal(self.counters(), &refused);
         match refused {
             Refused::Unheard(Some(introduction)) => self.send(&introduction, from),
             Refused::Replayed { wants_renewal: true } => {
-                if let Ok(challenge) = challenge() {
-                    self.reception.renew(bytes, challenge);
-                    tracing::warn!("the clock of the agent at {from} was set back: it is introduced anew");
-                }
+                self.reception.renew(bytes);
+                tracing::warn!("the clock of the agent at {from} was set back: it is introduced anew");
             }
             _ => {}
         }
@@ -259,12 +252,25 @@ impl Listening {
         let wall = UnixNanos::of(time::wall_clock());
         let kind = match order {
             AgentOrder::Question => OrderKind::Question,
-            AgentOrder::Restart => OrderKind::Restart,
+            AgentOrder::Restart(_) => OrderKind::Restart,
         };
-        match self.reception.order(slot, kind, wall) {
-            Ok((datagram, to)) => self.send(&datagram, to),
-            Err(_) => self.counters().orders_failed.add(1),
+        let Ok((datagram, to)) = self.reception.order(slot, kind, wall) else {
+            self.counters().orders_failed.add(1);
+            return;
+        };
+        self.send(&datagram, to);
+        if let AgentOrder::Restart(step) = order
+            && let Some(number) = self.number_of(slot, &datagram)
+        {
+            self.restarts.ordered(time::now(), slot, Order { step, number, datagram, to });
         }
+    }
+
+    /// The number of an order for a server, by which its agent tells of it.
+    fn number_of(&self, slot: ServerSlot, datagram: &[u8]) -> Option<u64> {
+        let name = ServerName::of(&self.servers.get(&slot)?.server.id).ok()?;
+        let keys = self.master.pair(&name)?;
+        Some(open(datagram).ok()?.order(keys.order()).ok()?.number)
     }
 
     fn send(&self, datagram: &[u8], to: SocketAddr) {
@@ -278,6 +284,9 @@ impl Listening {
     fn look(&mut self, now: Timestamp) {
         self.follow();
         self.ask_in_rounds(now);
+        for (datagram, to) in self.restarts.due(now) {
+            self.send(&datagram, to);
+        }
         if self.has_drops || now.since(self.counts_read) >= COUNTS_EVERY {
             let is_ours = std::mem::take(&mut self.has_drops);
             let lost = self.socket.new_without_room();
@@ -328,7 +337,8 @@ impl Listening {
         let endpoints = || snapshot.pools.iter().flat_map(|pool| &pool.endpoints);
         self.servers = endpoints().map(|endpoint| (endpoint.record.slot, Arc::clone(endpoint))).collect();
         self.heard.retain(|slot, _| self.servers.contains_key(slot));
-        self.restarts.retain(|slot, _| self.servers.contains_key(slot));
+        self.restart_news.retain(|slot, _| self.servers.contains_key(slot));
+        self.restarts.keep(|slot| self.servers.contains_key(&slot));
         self.rounds.follow(&snapshot);
         let sources = sources(&snapshot);
         self.socket.filter(&sources);
@@ -337,6 +347,22 @@ impl Listening {
             tracing::warn!("the name of {nameless} is too long for reports: its agent can't be heard");
         }
     }
+}
+
+/// Counts a datagram by the reason for which it was refused. Nobody is excused for it: whoever floods one agent's address and
+/// port would have all other promises forgiven.
+fn count_refusal(counters: &FeedbackCounters, refused: &Refused) {
+    let counter = match refused {
+        Refused::Foreign => &counters.foreign,
+        Refused::Malformed => &counters.malformed,
+        Refused::Unknown => &counters.unknown,
+        Refused::Limited(_) | Refused::TooMany => &counters.limited,
+        Refused::Forged => &counters.forged,
+        Refused::Late => &counters.late,
+        Refused::Replayed { .. } => &counters.replayed,
+        Refused::Unheard(_) => &counters.unheard,
+    };
+    counter.add(1);
 }
 
 /// Who may report: those that the file names, else the servers themselves; who is at a unix socket is on this machine.
@@ -357,4 +383,18 @@ fn sources(snapshot: &Snapshot) -> Vec<Cidr> {
     addresses.dedup();
     let single = |address: IpAddr| Cidr { address, prefix: if address.is_ipv4() { 32 } else { 128 } };
     addresses.into_iter().map(single).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::feedback::guard::Admission;
+
+    #[test]
+    fn a_flood_from_one_agents_address_excuses_nobodys_silence() {
+        let counters = FeedbackCounters::default();
+        count_refusal(&counters, &Refused::Limited(Admission::Proven));
+        count_refusal(&counters, &Refused::TooMany);
+        assert_eq!((counters.limited.get(), counters.lost()), (2, 0));
+    }
 }

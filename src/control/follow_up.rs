@@ -2,7 +2,7 @@
 //! report for those who ask.
 //!
 //! The control loop tells it what has happened; it never tells control anything, and it never waits: steps and alerts are
-//! others' work. It publishes at most every [`PUBLISH_EVERY`].
+//! others' work. It publishes as often as [`Freshness`] says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,20 +13,18 @@ use tokio::sync::mpsc;
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time::Timestamp;
 use crate::control::alert::Alerter;
-use crate::control::equipment::Equipment;
+use crate::control::equipment::{Equipment, Renewal};
+use crate::control::freshness::Freshness;
 use crate::control::recovery::{StepResult, Steps, Target};
-use crate::pure::alert::target::Targets;
 use crate::pure::alert::{AlertCounts, Alerts, Occasion};
 use crate::pure::availability::{Standing, Tally};
 use crate::pure::control::Control;
+use crate::pure::feedback::wire::RestartProgress;
 use crate::pure::recovery::plan::{Machine, Plan};
-use crate::pure::recovery::{Attempt, Effect, Event, Means, Outcome, Recoverable, Recovery, StepFailure};
+use crate::pure::recovery::{Attempt, Effect, Event, Means, Outcome, Recoverable, Recovery, StepFailure, StepId};
 use crate::shared::control_report::{ControlReport, ControlReportStore, ServerReport};
 use crate::shared::snapshot::Snapshot;
 use crate::transport::tls::Connectors;
-
-/// How often a report is published where things change.
-pub const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
 /// What follows from changes of state.
 #[derive(Debug)]
@@ -36,16 +34,13 @@ pub(super) struct FollowUp {
     steps: Steps,
     alerts: Alerts,
     alerter: Alerter,
-    /// To whom the alerter delivers.
-    alerted: Arc<Targets>,
     servers: BTreeMap<ServerSlot, Followed>,
     pools: BTreeMap<Arc<str>, Pool>,
     /// Servers that are in doubt: they may be dead without a change of state.
     doubted: BTreeSet<ServerSlot>,
     effects: Vec<Effect>,
-    /// Whether something has changed since the last report.
-    is_stale: bool,
-    published: Timestamp,
+    /// How far the last report is behind.
+    freshness: Freshness,
 }
 
 #[derive(Debug)]
@@ -64,11 +59,11 @@ struct Pool {
 }
 
 impl FollowUp {
-    /// Nothing to follow yet: a reload brings it. `alerted` are those whom the equipment alerts. `seed` spreads attempts over time. The ends of steps come out of the
-    /// second and have to be told to [`Self::step_done`].
+    /// Nothing to follow yet: a reload brings it. `seed` spreads attempts over time. The ends of steps come out of the second and have
+    /// to be told to [`Self::step_done`].
     pub(super) fn new(
         reports: Arc<ControlReportStore>,
-        (equipment, alerted): (Equipment, Arc<Targets>),
+        equipment: Equipment,
         connectors: &Connectors,
         seed: u64,
     ) -> (Self, mpsc::Receiver<StepResult>) {
@@ -80,15 +75,22 @@ impl FollowUp {
             steps,
             alerts: Alerts::default(),
             alerter,
-            alerted,
             servers: BTreeMap::new(),
             pools: BTreeMap::new(),
             doubted: BTreeSet::new(),
             effects: Vec::new(),
-            is_stale: true,
-            published: Timestamp::ZERO,
+            freshness: Freshness::default(),
         };
         (follow_up, results)
+    }
+
+    /// Another configuration brings this with it.
+    pub(super) fn equip(&mut self, renewal: Renewal) {
+        self.steps.learn(renewal.passwords);
+        if let Some(alerter) = renewal.alerter {
+            // What the former still has is delivered.
+            self.alerter = alerter;
+        }
     }
 
     /// These are the servers now.
@@ -128,19 +130,18 @@ impl FollowUp {
             self.servers.iter().filter(|(_, followed)| is_doubted(followed)).map(|(slot, _)| *slot).collect();
         let ids: BTreeSet<&ServerId> = self.servers.values().map(|followed| &followed.id).collect();
         self.alerts.keep(|id| ids.contains(id));
-        self.alert_others(snapshot);
         self.recover(now, Event::Reload(&recoverable));
-        self.is_stale = true;
+        self.freshness.state_changed();
     }
 
     /// Something may have changed what is known of servers.
     pub(super) const fn note(&mut self) {
-        self.is_stale = true;
+        self.freshness.figures_changed();
     }
 
     /// A server's state has changed.
     pub(super) fn changed(&mut self, now: Timestamp, slot: ServerSlot, control: &Control) {
-        self.is_stale = true;
+        self.freshness.state_changed();
         let Some(followed) = self.servers.get_mut(&slot) else { return };
         let before = followed.tally.standing();
         followed.tally.stands(now, standing(control, slot));
@@ -172,6 +173,11 @@ impl FollowUp {
         self.recover(now, Event::AgentHeard(slot, promised));
     }
 
+    /// A server's agent says how the restart of that step goes.
+    pub(super) fn restart_news(&self, (step, progress): (StepId, RestartProgress)) {
+        self.steps.restart_news(step, progress);
+    }
+
     /// A step has ended.
     pub(super) fn step_done(&mut self, now: Timestamp, (id, result): StepResult) {
         self.recover(now, Event::StepDone(id, result));
@@ -188,8 +194,7 @@ impl FollowUp {
         for alert in self.alerts.tick(now) {
             self.alerter.send(&alert);
         }
-        if self.is_stale && now.since(self.published) >= PUBLISH_EVERY {
-            (self.is_stale, self.published) = (false, now);
+        if self.freshness.is_due(now) {
             self.reports.publish(self.report(now, control));
         }
     }
@@ -204,24 +209,13 @@ impl FollowUp {
         }
     }
 
-    /// Another configuration may alert others. Files that can't be read leave those that were alerted before.
-    fn alert_others(&mut self, snapshot: &Snapshot) {
-        if self.alerted == snapshot.config.alert {
-            return;
-        }
-        match Equipment::of(&snapshot.config) {
-            Ok(Equipment { passwords, alerter, orders: _ }) => {
-                self.steps.learn(passwords);
-                (self.alerter, self.alerted) = (alerter, Arc::clone(&snapshot.config.alert));
-            }
-            Err(error) => tracing::error!("alerts still go where they went before: {error}"),
-        }
-    }
-
     fn recover(&mut self, now: Timestamp, event: Event<'_>) {
         let mut effects = std::mem::take(&mut self.effects);
         self.recovery.handle(now, event, &mut effects);
-        self.is_stale |= !effects.is_empty();
+        self.steps.call_off(|step| self.recovery.wants(now, step));
+        if !effects.is_empty() {
+            self.freshness.state_changed();
+        }
         for effect in effects.drain(..) {
             match effect {
                 Effect::Run(id, slot, step) => {

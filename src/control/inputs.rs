@@ -16,6 +16,8 @@ use crate::control::feedback::{self, BoundSocket, OpenError};
 use crate::pure::config::Config;
 use crate::pure::feedback::keys::MasterKey;
 use crate::pure::feedback::report::{Report, Source};
+use crate::pure::feedback::wire::RestartProgress;
+use crate::pure::recovery::StepId;
 use crate::shared::counters::ProcessCounters;
 use crate::shared::snapshot::SnapshotStore;
 
@@ -31,6 +33,8 @@ pub struct Heard {
     pub source: Source,
     /// What it says.
     pub report: Report,
+    /// How the restart goes that was ordered last, where it says so.
+    pub restart: Option<(StepId, RestartProgress)>,
 }
 
 /// A thread's way to control.
@@ -174,7 +178,8 @@ mod tests {
         let process = Arc::<ProcessCounters>::default();
         let (mut inputs, reports) = queue(&process);
         for _ in 0..REPORTS_MAX + 3 {
-            reports.send(Heard { slot: ServerSlot(1), source: Source::Agent, report: Report::default() });
+            let report = Report::default();
+            reports.send(Heard { slot: ServerSlot(1), source: Source::Agent, report, restart: None });
         }
         assert_eq!((process.feedback.dropped.get(), process.feedback.lost()), (3, 3));
         let (orders, mut ordered) = agent_orders();

@@ -27,6 +27,8 @@ pub struct Found {
     pub host: Arc<str>,
     /// Its last good addresses; empty where there have been none yet.
     pub addresses: Vec<IpAddr>,
+    /// Whether the resolver says that there is no such name, or no address of it.
+    pub is_denied: bool,
 }
 
 /// The names that are asked for.
@@ -85,17 +87,17 @@ impl Naming {
 /// Asks for a host for as long as somebody wants to know.
 async fn ask(host: Arc<str>, resolver: Rc<Resolver>, lookups: Rc<Semaphore>, found: mpsc::Sender<Found>) {
     let mut name = Name::default();
-    let mut is_first = true;
+    let (mut is_first, mut was_denied) = (true, false);
     loop {
         let Ok(permit) = lookups.acquire().await else { return };
         let answer = resolver.look_up(&host).await;
         drop(permit);
         let step = name.take(answer);
         tell(&host, &name, &step);
-        if step.has_changed || is_first {
-            is_first = false;
-            let addresses = name.addresses().to_vec();
-            if found.send(Found { host: Arc::clone(&host), addresses }).await.is_err() {
+        if step.has_changed || is_first || step.is_denied != was_denied {
+            (is_first, was_denied) = (false, step.is_denied);
+            let (addresses, is_denied) = (name.addresses().to_vec(), step.is_denied);
+            if found.send(Found { host: Arc::clone(&host), addresses, is_denied }).await.is_err() {
                 return;
             }
         }

@@ -1,5 +1,5 @@
-//! What the files say that rule files name for passwords and secrets: read once, before the user changes, for they may be
-//! root's alone. What was read is never shown.
+//! What the files say that rule files name for passwords and secrets: read before the user changes, for they may be
+//! root's alone, and again for another configuration. What was read is never shown.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _};
@@ -15,7 +15,7 @@ use crate::pure::config::Config;
 const FILE_MAX: u64 = 4 * 1024;
 
 /// Passwords and secrets by their files.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Passwords(Arc<HashMap<PathBuf, String>>);
 
 impl std::fmt::Debug for Passwords {
@@ -45,6 +45,18 @@ impl Passwords {
             passwords.insert(named.file.clone(), read(&named.file)?);
         }
         Ok(Self(Arc::new(passwords)))
+    }
+
+    /// Reads what another configuration names. A file that can't be read says what it said before, where it was read before: it may
+    /// be root's alone, and the user has changed since; those that can't be used are returned too.
+    pub fn read_again(&self, config: &Config) -> (Self, Vec<PasswordError>) {
+        let (mut passwords, mut errors) = (HashMap::new(), Vec::new());
+        for named in &config.places.secret_files {
+            let known = || self.get(&named.file).map(str::to_owned);
+            let password = read(&named.file).map_err(|error| errors.push(error)).ok().or_else(known);
+            passwords.extend(password.map(|password| (named.file.clone(), password)));
+        }
+        (Self(Arc::new(passwords)), errors)
     }
 
     /// What a file says; `None`: it was not read.

@@ -51,6 +51,12 @@ pub enum NotRun {
         "this process may not ping: put its group into the sysctl net.ipv4.ping_group_range, or give it CAP_NET_RAW ({0})"
     )]
     PingForbidden(io::Error),
+    /// The system lets nothing of ours out to there: by a firewall of its own, or for want of an address or a route.
+    #[error("this machine lets nothing out to there: {0}")]
+    NoWay(io::Error),
+    /// Nobody could say yet what the server's name means.
+    #[error("the server's name has not been resolved yet")]
+    Unresolved,
     /// The pool has come by a reload that brought no TLS with it.
     #[error("there is no TLS for this pool yet")]
     NoConnector,
@@ -77,13 +83,24 @@ impl From<DialError> for ProbeError {
         match error {
             DialError::Refused => Self::Failed(CheckFailure::Refused),
             DialError::TimedOut => Self::Failed(CheckFailure::TimedOut),
-            DialError::Unreachable(_) | DialError::Unresolved => Self::Failed(CheckFailure::Unreachable),
+            DialError::Unreachable(_) => Self::Failed(CheckFailure::Unreachable),
+            DialError::Unresolved => Self::NotRun(NotRun::Unresolved),
             DialError::Handshake(cause) => handshake_failure(&cause).into(),
             DialError::NotHttp2 => WrongAnswer::NotHttp2.into(),
             DialError::Exhausted(cause) => Self::NotRun(NotRun::Exhausted(cause)),
             // Of shared connections, of which a check has none.
             error @ (DialError::Full | DialError::Moved) => Self::NotRun(NotRun::Exhausted(io::Error::other(error))),
         }
+    }
+}
+
+/// Why the PROXY header could not be written: the server closed at once, or there is no room on our side.
+fn not_announced(cause: io::Error) -> ProbeError {
+    match cause.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected => {
+            ProbeError::Failed(CheckFailure::Unreachable)
+        }
+        _ => ProbeError::NotRun(NotRun::Exhausted(cause)),
     }
 }
 
@@ -187,7 +204,7 @@ impl Probe<'_> {
     /// A connection as the pool's requests have it, or a plain one.
     async fn dial(&self, connector: Option<&TlsConnector>) -> Result<Connection, ProbeError> {
         let dialled = dial(self.endpoint, self.timeout).await?;
-        self.announce(&dialled).map_err(DialError::Unreachable)?;
+        self.announce(&dialled).map_err(not_announced)?;
         Ok(match connector {
             None => Connection::Plain(dialled),
             Some(connector) => {

@@ -7,6 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::base::hex::hex;
 use crate::operator::secret::{Secret, SecretError, is_public};
 use crate::pure::feedback::keys::{FORM, MasterKey};
 use crate::pure::feedback::wire::{ServerName, ServerNameError};
@@ -137,7 +138,7 @@ pub fn agent_key(options: &AgentKeyOptions) -> Result<Made, AgentKeyError> {
 
 fn new_master(file: &Path) -> Result<(), AgentKeyError> {
     let secret = Secret::random().map_err(|_| AgentKeyError::Random)?;
-    let digits: String = secret.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = hex(secret.bytes());
     let write = || {
         let mut opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
         writeln!(opened, "{digits}")?;

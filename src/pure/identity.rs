@@ -3,6 +3,8 @@
 //!
 //! It refuses to read certificates: it gets their parts.
 
+use crate::base::hex::push_hex;
+
 /// Who a client has shown to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientIdentity {
@@ -28,16 +30,6 @@ pub fn push_name_value(value: &str, out: &mut String) {
                 out.push('\\');
                 push_hex(&[byte], true, out);
             }
-        }
-    }
-}
-
-/// Appends bytes as hexadecimal digits.
-pub fn push_hex(bytes: &[u8], is_upper: bool, out: &mut String) {
-    let digits: &[u8; 16] = if is_upper { b"0123456789ABCDEF" } else { b"0123456789abcdef" };
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 0xF] {
-            out.extend(digits.get(usize::from(digit)).copied().map(char::from));
         }
     }
 }

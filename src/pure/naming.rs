@@ -67,6 +67,8 @@ pub struct Step {
     pub trouble: Option<String>,
     /// Whether there is a good answer again after one that was not.
     pub is_over_trouble: bool,
+    /// Whether the resolver says that the name does not exist, or has no address.
+    pub is_denied: bool,
 }
 
 impl Name {
@@ -83,7 +85,10 @@ impl Name {
             (Said::Nothing, Said::Found(v6, ttl)) => (Some((Vec::new(), ttl)), Some((v6, ttl))),
             (Said::Found(v4, ttl), Said::Unknown(_)) => (Some((v4, ttl.min(RETRY_MAX))), None),
             (Said::Unknown(_), Said::Found(v6, ttl)) => (None, Some((v6, ttl.min(RETRY_MAX)))),
-            (Said::Nothing, Said::Nothing) => return self.fail("it does not exist, or has no address".to_owned()),
+            (Said::Nothing, Said::Nothing) => {
+                let step = self.fail("it does not exist, or has no address".to_owned());
+                return Step { is_denied: true, ..step };
+            }
             (Said::Unknown(cause), _) | (_, Said::Unknown(cause)) => return self.fail(cause),
         };
         let ttl = v4.iter().chain(&v6).map(|(_, ttl)| *ttl).min().unwrap_or(TTL_MIN);
@@ -102,14 +107,20 @@ impl Name {
             self.addresses = addresses;
         }
         let is_over_trouble = std::mem::take(&mut self.failures) > 0;
-        Step { has_changed: !is_same, wait: ttl.clamp(TTL_MIN, TTL_MAX), trouble: None, is_over_trouble }
+        Step {
+            has_changed: !is_same,
+            wait: ttl.clamp(TTL_MIN, TTL_MAX),
+            trouble: None,
+            is_over_trouble,
+            is_denied: false,
+        }
     }
 
     fn fail(&mut self, cause: String) -> Step {
         let wait = TTL_MIN.saturating_mul(1 << self.failures.min(10)).min(RETRY_MAX);
         let is_new = self.failures == 0;
         self.failures = self.failures.saturating_add(1);
-        Step { has_changed: false, wait, trouble: is_new.then_some(cause), is_over_trouble: false }
+        Step { has_changed: false, wait, trouble: is_new.then_some(cause), is_over_trouble: false, is_denied: false }
     }
 }
 
@@ -150,7 +161,7 @@ mod tests {
         let first = name.take(only_v4(found(&[2], 0)));
         assert_eq!((first.has_changed, first.wait), (true, TTL_MIN));
         let nothing = name.take(only_v4(Said::Nothing));
-        assert!(!nothing.has_changed && nothing.trouble.is_some());
+        assert!(!nothing.has_changed && nothing.trouble.is_some() && nothing.is_denied);
         let unknown = || Said::Unknown("no answer".to_owned());
         let again = name.take(Answer { v4: unknown(), v6: unknown() });
         assert_eq!((again.has_changed, again.trouble, again.wait), (false, None, Duration::from_secs(2)));

@@ -9,7 +9,8 @@
 //!   server is back by itself or an operator acts.
 //! - Power is never switched while an agent on the machine speaks, or another server there is in service, or while a third
 //!   of a pool is down and not all of them on this machine: then something else is wrong.
-//! - An operator's drain or maintenance ends it. A dry run decides and shows everything, and does nothing but look.
+//! - An operator's drain or maintenance ends it. A dry run decides and shows everything, and does nothing but look;
+//!   what it would have done is no reason for anything that is really done, nor the other way round.
 //!
 //! It refuses to judge whether a server is dead: [`Standing`] says so. Everything is bounded: attempts, steps that are kept,
 //! machines that are worked on at once.
@@ -187,10 +188,29 @@ pub struct Recovery {
 #[derive(Debug, Default)]
 struct Host {
     servers: BTreeSet<ServerSlot>,
+    /// What was done to it.
+    done: History,
+    /// What dry runs would have done to it: nothing that was really done follows from that.
+    shown: History,
+}
+
+/// What was done to a machine.
+#[derive(Debug, Default)]
+struct History {
     /// When its power was switched in the last hour.
     switched: VecDeque<Timestamp>,
     /// It was woken in vain since a server on it was last in service.
     was_woken: bool,
+}
+
+impl Host {
+    const fn history(&mut self, is_dry_run: bool) -> &mut History {
+        if is_dry_run { &mut self.shown } else { &mut self.done }
+    }
+
+    fn histories(&mut self) -> [&mut History; 2] {
+        [&mut self.done, &mut self.shown]
+    }
 }
 
 impl Recovery {
@@ -230,6 +250,11 @@ impl Recovery {
         self.servers.get(&slot)?.report()
     }
 
+    /// Whether that step is still good for something: its server needs it, and nothing on its machine has come back.
+    pub fn wants(&self, now: Timestamp, step: StepId) -> bool {
+        self.runs.iter().any(|(host, run)| run.waits_for(step) && !self.lives(now, host))
+    }
+
     /// How many machines are worked on.
     pub fn runs(&self) -> usize {
         self.runs.len()
@@ -251,7 +276,7 @@ impl Recovery {
         match standing {
             Standing::InService => {
                 if let Some(host) = self.hosts.get_mut(&host) {
-                    host.was_woken = false;
+                    host.histories().into_iter().for_each(|history| history.was_woken = false);
                 }
                 self.let_go(slot);
             }
@@ -302,8 +327,12 @@ impl Recovery {
             let patient = match known.remove(&server.slot) {
                 Some(mut patient) => {
                     let has_moved = patient.host != server.host;
+                    let was_dry_run = patient.is_dry_run();
                     patient.learn(now, server, &mut self.rng);
-                    if has_moved || patient.means.is_none() {
+                    if patient.is_dry_run() != was_dry_run {
+                        self.let_go(server.slot);
+                        patient.begin_anew(now);
+                    } else if has_moved || patient.means.is_none() {
                         self.let_go(server.slot);
                         patient.broke_off(now, &mut self.rng);
                     }
@@ -320,12 +349,13 @@ impl Recovery {
         for slot in known.into_keys() {
             self.let_go(slot);
         }
-        for host in self.hosts.values_mut() {
-            forget_old(&mut host.switched, now);
+        for history in self.hosts.values_mut().flat_map(Host::histories) {
+            forget_old(&mut history.switched, now);
         }
         // What was done to a machine in the last hour counts also where it was gone from the file for a moment.
-        self.hosts
-            .retain(|name, host| !host.servers.is_empty() || !host.switched.is_empty() || self.runs.contains_key(name));
+        self.hosts.retain(|name, host| {
+            !host.servers.is_empty() || !host.done.switched.is_empty() || self.runs.contains_key(name)
+        });
     }
 
     /// Whether something on the machine shows that it lives.

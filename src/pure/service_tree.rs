@@ -277,7 +277,9 @@ impl ServiceTree {
             Step::Stop(_) => true,
             Step::Start(of) | Step::Verify(of) => *of != at && !dependents.contains(of),
         });
-        self.plan.push_front(Step::Stop(at));
+        // Those that need it are stopped before it, and it before anything else is started.
+        let stops = self.plan.iter().take_while(|step| matches!(step, Step::Stop(_))).count();
+        self.plan.insert(stops, Step::Stop(at));
         if self.cause == Some(at) {
             self.cause = None;
         }

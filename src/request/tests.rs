@@ -501,7 +501,8 @@ fn answers_that_the_pool_takes_for_failures_count_as_such() {
             let (listener, address) = bound().await;
             tokio::task::spawn_local(async move {
                 while let Ok((mut stream, _)) = listener.accept().await {
-                    stream.read(&mut [0; 1024]).await.unwrap();
+                    let mut request = [0; 1024];
+                    assert!(stream.read(&mut request).await.unwrap() > 0);
                     let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
                     stream.write_all(answer.as_bytes()).await.unwrap();
                 }

@@ -12,7 +12,9 @@ use pointsman::base::time::UnixNanos;
 use pointsman::pure::feedback::acceptance::Obedience;
 use pointsman::pure::feedback::keys::{AgentKeys, MasterKey};
 use pointsman::pure::feedback::report::{Figures, Report, Service};
-use pointsman::pure::feedback::wire::{self, Nonce, OrderKind, SignedReport, seal_report};
+use pointsman::pure::feedback::wire::{
+    self, Nonce, OrderKind, RestartNews, RestartProgress, SignedReport, seal_report,
+};
 use serde_json::Value;
 
 use crate::support::agent::AGENT;
@@ -79,6 +81,7 @@ struct Agent {
     sequence: u64,
     run_queue: u32,
     service: Service,
+    restart: Option<RestartNews>,
 }
 
 impl Agent {
@@ -95,6 +98,7 @@ impl Agent {
             sequence: 0,
             run_queue: 0,
             service: Service::Up,
+            restart: None,
         }
     }
 
@@ -107,7 +111,8 @@ impl Agent {
         let (boot, sequence, service) = (self.boot, self.sequence, self.service);
         let report = Report { boot, sequence, promised_next, figures, service, ..Report::default() };
         let heard = self.obedience.heard();
-        seal_report(self.keys.server(), self.keys.report(), &SignedReport { report, sent, nonce, heard, restart: None })
+        let restart = self.restart;
+        seal_report(self.keys.server(), self.keys.report(), &SignedReport { report, sent, nonce, heard, restart })
             .unwrap()
     }
 
@@ -128,6 +133,18 @@ impl Agent {
             let order = wire::open(&buffer[..length]).unwrap().order(self.keys.order()).unwrap();
             if self.obedience.obey(&order, wall()).is_ok() {
                 return order.kind;
+            }
+        }
+    }
+
+    /// Waits for an order to restart, which is lost before it is obeyed. Returns its number.
+    fn lose_restart(&self) -> u64 {
+        let mut buffer = [0; 2_048];
+        loop {
+            let length = self.socket.recv(&mut buffer).expect("an order");
+            let order = wire::open(&buffer[..length]).unwrap().order(self.keys.order()).unwrap();
+            if order.kind == OrderKind::Restart {
+                return order.number;
             }
         }
     }
@@ -158,7 +175,7 @@ fn a_signed_report_counts_and_is_seen() {
 }
 
 #[test]
-fn a_dead_service_is_restarted_by_its_agent_where_recovery_is_asked_for() {
+fn a_dead_service_is_restarted_by_its_agent_also_where_the_first_order_is_lost() {
     let origins = [Origin::new("a"), Origin::new("b")];
     let proxy = start("", &app(&origins, "retry count=3; recovery"));
     let mut agent = Agent::new("app/a1", feedback_address(&proxy));
@@ -175,8 +192,11 @@ fn a_dead_service_is_restarted_by_its_agent_where_recovery_is_asked_for() {
             proxy.errors().iter().any(|error| error.contains(line)).then_some(())
         });
     };
+    report_until(&mut agent, Service::Down, "recovery of server app/a1: restart by its agent begins");
+    let number = agent.lose_restart();
+    assert_eq!(agent.lose_restart(), number, "the same order again");
+    agent.restart = Some(RestartNews { number, progress: RestartProgress::Done });
     report_until(&mut agent, Service::Down, "recovery of server app/a1: restart by its agent: done");
-    while agent.take_order() != OrderKind::Restart {}
     origins[1].start();
     report_until(&mut agent, Service::Up, "server app/a1 was down and is recovering");
     let status = status(&proxy);

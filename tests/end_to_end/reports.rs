@@ -55,7 +55,7 @@ fn weights_are_kept_when_a_server_comes_back() {
     let origins = [Origin::new("one"), Origin::new("two")];
     for scheduler in ["scheduler \"wrr\"", "scheduler \"wrr\" mode=\"ipvs\"", "scheduler \"wlc\""] {
         let servers = [Server::with(&origins[0], "weight=3"), Server::with(&origins[1], "weight=1")];
-        let proxy = Proxy::start(&all_to(servers, &format!("{scheduler}\nslow-start \"0s\"")));
+        let proxy = Proxy::start(&all_to(servers, format!("{scheduler}\nslow-start \"0s\"")));
         let mut client = proxy.client();
         let mut count = || (0..400).filter(|_| client.get("/").text() == "one").count();
         // Only requests in flight at the same time make a difference to least connections: alone, all servers are equal.

@@ -59,12 +59,13 @@ impl Cgroup {
             return Err(NoCgroup(path.to_owned()));
         }
         let open = |path: PathBuf| ProcFile::open(path).ok();
+        let list = |path: PathBuf| ProcFile::open_list(path).ok();
         Ok(Self {
             processor: open(of("cpuacct").join("cpuacct.usage")),
             memory: open(of("memory").join("memory.usage_in_bytes")),
             memory_details: open(of("memory").join("memory.stat")),
             disk: open(of("blkio").join("blkio.throttle.io_service_bytes")),
-            members: open(of("memory").join("cgroup.procs")).or_else(|| open(of("cpuacct").join("cgroup.procs"))),
+            members: list(of("memory").join("cgroup.procs")).or_else(|| list(of("cpuacct").join("cgroup.procs"))),
             layout: Layout::V1 { processor: of("cpu"), memory: of("memory") },
         })
     }
@@ -76,7 +77,7 @@ impl Cgroup {
             memory: open("memory.current"),
             memory_details: open("memory.stat"),
             disk: open("io.stat"),
-            members: open("cgroup.procs"),
+            members: ProcFile::open_list(folder.join("cgroup.procs")).ok(),
             layout: Layout::V2(folder),
         }
     }

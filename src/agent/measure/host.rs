@@ -69,7 +69,7 @@ impl Host {
         Ok(Self {
             stat: ProcFile::open("/proc/stat")?,
             memory: ProcFile::open("/proc/meminfo")?,
-            disks: ProcFile::open("/proc/diskstats").ok(),
+            disks: ProcFile::open_list("/proc/diskstats").ok(),
             load: ProcFile::open("/proc/loadavg")?,
         })
     }

@@ -3,6 +3,9 @@
 //!
 //! Counting takes a walk through all connections of the machine, so it is not done where a cheaper look says enough:
 //! [`Sockets::bound`] is a number that the connections can't exceed.
+//!
+//! Each question has a number, which its answers carry: what is left of another that broke off is passed over. After a refusal the
+//! next question goes through a new netlink socket.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -53,6 +56,8 @@ pub struct CannotTell;
 #[derive(Debug)]
 pub struct Sockets {
     netlink: Option<OwnedFd>,
+    /// The number of the last question.
+    asked: u32,
     /// Its /proc/PID/net.
     folder: PathBuf,
     in_use: Vec<ProcFile>,
@@ -68,6 +73,7 @@ impl Sockets {
             ["sockstat", "sockstat6"].iter().filter_map(|name| ProcFile::open(folder.join("net").join(name)).ok());
         Self {
             netlink: netlink_in(&folder.join("ns/net")),
+            asked: 0,
             in_use: in_use.collect(),
             folder: folder.join("net"),
             buffer: vec![0; ANSWER_BUFFER],
@@ -125,15 +131,25 @@ impl Sockets {
     }
 
     /// Asks for the sockets of a port in one state; each answer goes to `each`. Gives back whether all came.
-    fn ask(&mut self, port: u16, state: u32, mut each: impl FnMut(&[u8])) -> bool {
+    fn ask(&mut self, port: u16, state: u32, each: impl FnMut(&[u8])) -> bool {
+        let has_all = self.converse(port, state, each);
+        if !has_all {
+            self.netlink = self.folder.parent().and_then(|process| netlink_in(&process.join("ns/net")));
+        }
+        has_all
+    }
+
+    fn converse(&mut self, port: u16, state: u32, mut each: impl FnMut(&[u8])) -> bool {
         let Some(netlink) = &self.netlink else { return false };
-        let request = request(port, state);
+        self.asked = self.asked.wrapping_add(1);
+        let question = Question { port, state, number: self.asked };
+        let request = question.request();
         if send(netlink.as_raw_fd(), &request, MsgFlags::empty()) != Ok(request.len()) {
             return false;
         }
         loop {
             let Ok(length) = recv(netlink.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_DONTWAIT) else { return false };
-            match answers(self.buffer.get(..length).unwrap_or_default(), port, state, &mut each) {
+            match question.answers(self.buffer.get(..length).unwrap_or_default(), &mut each) {
                 Told::More => {}
                 Told::Done => return true,
                 Told::Refused => return false,
@@ -158,30 +174,6 @@ fn netlink_in(namespace: &Path) -> Option<OwnedFd> {
     setns(here, CloneFlags::CLONE_NEWNET).ok().and(found)
 }
 
-/// The request: header, what is asked for, and the filter.
-fn request(port: u16, state: u32) -> Vec<u8> {
-    let length = HEADER + REQUEST + FILTER;
-    let mut bytes = Vec::with_capacity(length);
-    bytes.extend((length as u32).to_ne_bytes());
-    bytes.extend(GET_SOCKETS.to_ne_bytes());
-    bytes.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
-    bytes.extend([0; 8]);
-    // Family, address lengths, extensions; no socket in particular; states; the last word is not used.
-    bytes.extend([0; 4 + 48]);
-    bytes.extend((1u32 << state).to_ne_bytes());
-    bytes.extend([0; 4]);
-    bytes.extend((FILTER as u16).to_ne_bytes());
-    bytes.extend(BYTECODE.to_ne_bytes());
-    // Each instruction is followed by its port; a jump four bytes behind the end means no.
-    for (code, rest) in [(PORT_AT_LEAST, 16u16), (PORT_AT_MOST, 8)] {
-        bytes.extend([code, 8]);
-        bytes.extend((rest + 4).to_ne_bytes());
-        bytes.extend([0, 0]);
-        bytes.extend(port.to_ne_bytes());
-    }
-    bytes
-}
-
 /// How an answer goes on.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
@@ -190,29 +182,67 @@ enum Told {
     Refused,
 }
 
-/// Takes one packet of answers apart. What the filter should have left out is left out again.
-fn answers(packet: &[u8], port: u16, state: u32, each: &mut impl FnMut(&[u8])) -> Told {
-    let mut rest = packet;
-    while let Some((header, _)) = rest.split_first_chunk::<HEADER>() {
-        let [a, b, c, d, low, high, ..] = *header;
-        let length = u32::from_ne_bytes([a, b, c, d]) as usize;
-        let Some(message) = rest.get(HEADER..length) else { return Told::Refused };
-        match u16::from_ne_bytes([low, high]) {
-            NLMSG_DONE => return Told::Done,
-            NLMSG_ERROR => return Told::Refused,
-            _ => {
-                let at = message
-                    .get(PORT_AT..)
-                    .and_then(|bytes| bytes.first_chunk())
-                    .map(|bytes| u16::from_be_bytes(*bytes));
-                if at == Some(port) && message.get(STATE_AT).is_some_and(|found| u32::from(*found) == state) {
-                    each(message);
-                }
+/// What is asked: the sockets of a local port in one state.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    port: u16,
+    state: u32,
+    number: u32,
+}
+
+impl Question {
+    /// The request: header, what is asked for, and the filter.
+    fn request(self) -> Vec<u8> {
+        let length = HEADER + REQUEST + FILTER;
+        let mut bytes = Vec::with_capacity(length);
+        bytes.extend((length as u32).to_ne_bytes());
+        bytes.extend(GET_SOCKETS.to_ne_bytes());
+        bytes.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+        bytes.extend(self.number.to_ne_bytes());
+        bytes.extend([0; 4]);
+        // Family, address lengths, extensions; no socket in particular; states; the last word is not used.
+        bytes.extend([0; 4 + 48]);
+        bytes.extend((1u32 << self.state).to_ne_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend((FILTER as u16).to_ne_bytes());
+        bytes.extend(BYTECODE.to_ne_bytes());
+        // Each instruction is followed by its port; a jump four bytes behind the end means no.
+        for (code, rest) in [(PORT_AT_LEAST, 16u16), (PORT_AT_MOST, 8)] {
+            bytes.extend([code, 8]);
+            bytes.extend((rest + 4).to_ne_bytes());
+            bytes.extend([0, 0]);
+            bytes.extend(self.port.to_ne_bytes());
+        }
+        bytes
+    }
+
+    /// Takes one packet of answers apart. Those to other questions are passed over, and what the filter should have left out is
+    /// left out again.
+    fn answers(self, packet: &[u8], each: &mut impl FnMut(&[u8])) -> Told {
+        let mut rest = packet;
+        while let Some((header, _)) = rest.split_first_chunk::<HEADER>() {
+            let [a, b, c, d, low, high, _, _, e, f, g, h, ..] = *header;
+            let length = u32::from_ne_bytes([a, b, c, d]) as usize;
+            let Some(message) = rest.get(HEADER..length) else { return Told::Refused };
+            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+            if u32::from_ne_bytes([e, f, g, h]) != self.number {
+                continue;
+            }
+            match u16::from_ne_bytes([low, high]) {
+                NLMSG_DONE => return Told::Done,
+                NLMSG_ERROR => return Told::Refused,
+                _ if self.is_of(message) => each(message),
+                _ => {}
             }
         }
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Told::More
     }
-    Told::More
+
+    fn is_of(self, message: &[u8]) -> bool {
+        let port = message.get(PORT_AT..).and_then(|bytes| bytes.first_chunk());
+        port.is_some_and(|bytes| u16::from_be_bytes(*bytes) == self.port)
+            && message.get(STATE_AT).is_some_and(|found| u32::from(*found) == self.state)
+    }
 }
 
 /// The sockets in use, from /proc/net/sockstat: `TCP: inuse 5 orphan 0 ..`, or `TCP6: inuse 3`.
@@ -270,13 +300,62 @@ mod tests {
         assert_eq!(Sockets::of(None).listening(address.port()), Ok(Some(Listening { is_full: true })));
     }
 
+    /// Answers to a question about a port: one socket, and the end.
+    fn answered(question: Question) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut message = [0; 72];
+        message[STATE_AT] = question.state as u8;
+        message[PORT_AT..PORT_AT + 2].copy_from_slice(&question.port.to_be_bytes());
+        for (kind, content) in [(20u16, &message[..]), (NLMSG_DONE, &[0; 4])] {
+            bytes.extend(((HEADER + content.len()) as u32).to_ne_bytes());
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend([0; 2]);
+            bytes.extend(question.number.to_ne_bytes());
+            bytes.extend([0; 4]);
+            bytes.extend(content);
+        }
+        bytes
+    }
+
+    #[test]
+    fn what_is_left_of_a_question_that_broke_off_answers_no_later_one() {
+        let (before, question) = (Question { port: 1, state: 1, number: 6 }, Question { port: 1, state: 1, number: 7 });
+        let mut count = 0;
+        assert_eq!(question.answers(&answered(before), &mut |_| count += 1), Told::More);
+        assert_eq!(count, 0);
+        let both = [answered(before), answered(question)].concat();
+        assert_eq!(question.answers(&both, &mut |_| count += 1), Told::Done);
+        assert_eq!(count, 1);
+
+        // The same of the kernel: an answer that nobody has read.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut sockets = Sockets::of(None);
+        let unread = Question { port, state: LISTENING, number: u32::MAX }.request();
+        send(sockets.netlink.as_ref().unwrap().as_raw_fd(), &unread, MsgFlags::empty()).unwrap();
+        drop(listener);
+        for _ in 0..3 {
+            assert_eq!(sockets.listening(port), Ok(None));
+        }
+    }
+
+    #[test]
+    fn after_a_refusal_the_kernel_is_asked_through_another_socket() {
+        let mut sockets = Sockets::of(None);
+        let other = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None);
+        sockets.netlink = Some(other.unwrap());
+        assert!(!sockets.ask(1, LISTENING, |_| {}), "the kernel is not at its other end");
+        assert!(sockets.ask(1, LISTENING, |_| {}));
+    }
+
     #[test]
     fn nonsense_is_refused() {
         let mut count = 0;
         let mut each = |_: &[u8]| count += 1;
-        assert_eq!(answers(&[0; 15], 1, 1, &mut each), Told::More);
-        assert_eq!(answers(&[0; 16], 1, 1, &mut each), Told::Refused, "a length below that of its header");
-        assert_eq!(answers(&[255; 64], 1, 1, &mut each), Told::Refused);
+        let question = Question { port: 1, state: 1, number: 0 };
+        assert_eq!(question.answers(&[0; 15], &mut each), Told::More);
+        assert_eq!(question.answers(&[0; 16], &mut each), Told::Refused, "a length below that of its header");
+        assert_eq!(question.answers(&[255; 64], &mut each), Told::Refused);
         assert_eq!(count, 0);
         let list = "sl local rem st\n0: 0100007F:1F90 00000000:0000 0A 0\n1: 0100007F:1F90 0100007F:AAAA 01 0\n";
         assert_eq!([LISTENING, ESTABLISHED, 6].map(|state| count_in(list.as_bytes(), 8080, state)), [1, 1, 0]);

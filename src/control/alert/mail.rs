@@ -40,13 +40,13 @@ pub(super) struct Mailer {
     to: Vec<Mailbox>,
     host: String,
     port: u16,
-    tls: Tls,
+    tls: Encryption,
     login: Option<Credentials>,
     runtime: Runtime,
 }
 
 /// When TLS is begun, and with what.
-enum Tls {
+enum Encryption {
     Off,
     StartTls(TlsParameters),
     Implicit(TlsConnector, ServerName<'static>),
@@ -65,8 +65,8 @@ impl Mailer {
         };
         let to = target.to.iter().map(mailbox).collect::<Result<Vec<_>, AlertError>>()?;
         let tls = match target.tls {
-            MailTls::Off => Tls::Off,
-            MailTls::StartTls => Tls::StartTls(starttls_of(target)?),
+            MailTls::Off => Encryption::Off,
+            MailTls::StartTls => Encryption::StartTls(starttls_of(target)?),
             MailTls::Implicit => implicit_of(target, system)?,
         };
         let login = match &target.login {
@@ -101,14 +101,14 @@ impl Mailer {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(cut)?;
         let stream = Bounded { stream, left: ANSWERS_MAX };
         let stream: Box<dyn AsyncTokioStream> = match &self.tls {
-            Tls::Implicit(connector, name) => {
+            Encryption::Implicit(connector, name) => {
                 Box::new(Encrypted(connector.connect(name.clone(), stream).await.map_err(cut)?))
             }
-            Tls::Off | Tls::StartTls(_) => Box::new(stream),
+            Encryption::Off | Encryption::StartTls(_) => Box::new(stream),
         };
         let hello = ClientId::default();
         let mut connection = AsyncSmtpConnection::connect_with_transport(stream, &hello).await.map_err(failed)?;
-        if let Tls::StartTls(parameters) = &self.tls {
+        if let Encryption::StartTls(parameters) = &self.tls {
             connection.starttls(parameters.clone(), &hello).await.map_err(failed)?;
         }
         if let Some(login) = &self.login {
@@ -150,13 +150,13 @@ fn starttls_of(target: &Mail) -> Result<TlsParameters, AlertError> {
     builder.build_rustls().map_err(|error| wrap(told_with_causes(&error)))
 }
 
-fn implicit_of(target: &Mail, system: &mut SystemAuthorities) -> Result<Tls, AlertError> {
+fn implicit_of(target: &Mail, system: &mut SystemAuthorities) -> Result<Encryption, AlertError> {
     let wrap = |cause| AlertError::Tls { target: target.to_string(), cause };
     let verification = target.ca.clone().map_or(Verification::System, Verification::Authorities);
     let config = client_config(&verification, system, &[]).map_err(wrap)?;
     let name = ServerName::try_from(target.host.clone());
     let name = name.map_err(|_| wrap(UpstreamTlsError::Name(target.host.clone())))?;
-    Ok(Tls::Implicit(TlsConnector::from(Arc::new(config)), name))
+    Ok(Encryption::Implicit(TlsConnector::from(Arc::new(config)), name))
 }
 
 /// A connection from which no more is read than a server may send: lettre gathers a line for as long as it has no end.
@@ -167,7 +167,11 @@ struct Bounded {
 }
 
 impl AsyncRead for Bounded {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if self.left == 0 {
             let why = format!("the mail server sent more than {} KiB", ANSWERS_MAX / 1024);
             return Poll::Ready(Err(io::Error::other(why)));
@@ -207,7 +211,11 @@ impl AsyncTokioStream for Bounded {
 struct Encrypted(TlsStream<Bounded>);
 
 impl AsyncRead for Encrypted {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(context, buffer)
     }
 }

@@ -20,7 +20,8 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio_rustls::TlsConnector;
 
-use super::{AlertError, Failure, Message, TRY_TIMEOUT, hex};
+use super::{AlertError, Failure, Message, TRY_TIMEOUT};
+use crate::base::hex::hex;
 use crate::base::time::UnixTime;
 use crate::pure::alert::target::Webhook;
 use crate::pure::pool::Verification;

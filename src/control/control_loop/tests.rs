@@ -129,7 +129,8 @@ fn a_thread_that_ends_is_noticed_and_takes_no_orders() {
     bench.handle.stop();
     let (commands, _) = mpsc::channel(1);
     let (_, names_tried) = std::sync::mpsc::sync_channel(1);
-    let handle = Handle { commands, thread: std::thread::spawn(|| panic!("injected")), names_tried };
+    let thread = std::thread::spawn(|| panic!("injected"));
+    let handle = Handle { commands, thread, equipped: Mutex::default(), names_tried };
     let deadline = time::now() + Duration::from_secs(20);
     while !handle.is_finished() {
         assert!(time::now() < deadline, "the thread does not end");

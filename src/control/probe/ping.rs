@@ -30,16 +30,23 @@ pub(in crate::control) async fn ping(endpoint: &Endpoint, timeout: Duration) -> 
         // The rule file was refused.
         Address::Unix(_) => Vec::new(),
     };
-    let mut last = ProbeError::Failed(CheckFailure::Unreachable);
+    // What one that was asked says goes before what kept us from asking another.
+    let (mut last, mut has_failed) = (ProbeError::NotRun(NotRun::Unresolved), false);
     for (position, address) in addresses.iter().enumerate() {
         let left = u32::try_from(addresses.len() - position).unwrap_or(u32::MAX);
         let now = Instant::now();
         let share = deadline.saturating_duration_since(now) / left;
         match timeout_at(now + share, ping_address(*address, &SOCKETS)).await {
             Ok(Ok(())) => return Ok(()),
+            // To another address there may be a way.
+            Ok(Err(error @ ProbeError::NotRun(NotRun::NoWay(_)))) => {
+                if !has_failed {
+                    last = error;
+                }
+            }
             Ok(Err(error @ ProbeError::NotRun(_))) => return Err(error),
-            Ok(Err(error)) => last = error,
-            Err(_elapsed) => last = ProbeError::Failed(CheckFailure::TimedOut),
+            Ok(Err(error)) => (last, has_failed) = (error, true),
+            Err(_elapsed) => (last, has_failed) = (ProbeError::Failed(CheckFailure::TimedOut), true),
         }
     }
     Err(last)
@@ -85,10 +92,14 @@ fn open(family: Family, sockets: &[Type]) -> Result<Socket, ProbeError> {
     Err(ProbeError::NotRun(NotRun::PingForbidden(forbidden)))
 }
 
-fn classify(error: io::Error) -> ProbeError {
+pub(super) fn classify(error: io::Error) -> ProbeError {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM | Errno::EAGAIN) => {
             ProbeError::NotRun(NotRun::Exhausted(error))
+        }
+        // A firewall, an interface or a route of ours: nothing was asked, and nothing is known of the machine.
+        Some(Errno::EPERM | Errno::EACCES | Errno::EADDRNOTAVAIL | Errno::ENETUNREACH | Errno::ENETDOWN) => {
+            ProbeError::NotRun(NotRun::NoWay(error))
         }
         _ => ProbeError::Failed(CheckFailure::Unreachable),
     }

@@ -121,11 +121,26 @@ fn a_server_whose_queue_is_full_times_out() {
 }
 
 #[test]
-fn a_name_without_an_address_and_a_missing_unix_socket_are_unreachable() {
-    for address in [Address::Name("a.test".to_owned(), 80), Address::Unix("/nowhere/at/all".into())] {
+fn a_missing_unix_socket_is_unreachable_and_a_name_that_is_not_resolved_says_nothing_of_its_server() {
+    for (address, failure) in [
+        (Address::Name("a.test".to_owned(), 80), CheckFailure::NotRun),
+        (Address::Unix("/nowhere/at/all".into()), CheckFailure::Unreachable),
+    ] {
         for lines in ["", "check \"http\""] {
-            assert_eq!(run(check_at(&address, &[], lines, TIMEOUT)), Err(CheckFailure::Unreachable));
+            assert_eq!(run(check_at(&address, &[], lines, TIMEOUT)), Err(failure));
         }
+    }
+}
+
+#[test]
+fn a_proxy_header_that_finds_no_room_on_our_side_is_not_the_servers_fault() {
+    for (kind, failure) in [
+        (std::io::ErrorKind::WouldBlock, CheckFailure::NotRun),
+        (std::io::ErrorKind::WriteZero, CheckFailure::NotRun),
+        (std::io::ErrorKind::ConnectionReset, CheckFailure::Unreachable),
+        (std::io::ErrorKind::BrokenPipe, CheckFailure::Unreachable),
+    ] {
+        assert_eq!(not_announced(kind.into()).as_failure(), failure, "{kind}");
     }
 }
 

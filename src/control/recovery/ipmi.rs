@@ -8,6 +8,8 @@ use std::io::Read;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
@@ -32,6 +34,8 @@ pub(super) struct Order {
     board: Ipmi,
     password: Password,
     timeout: Duration,
+    /// Whether it is not wanted any more: looked at before anything is switched.
+    is_called_off: Arc<AtomicBool>,
 }
 
 /// Never shown.
@@ -52,13 +56,24 @@ impl Order {
             Some(file) => Some(passwords.get(file).ok_or_else(|| not_done("its password was not read"))?.to_owned()),
             None => None,
         };
-        Ok(Self { program, board, password: Password(password), timeout })
+        Ok(Self { program, board, password: Password(password), timeout, is_called_off: Arc::default() })
+    }
+
+    /// What calls it off, as long as nothing has been switched.
+    pub(super) fn call_off(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_called_off)
     }
 
     /// Switches the power off and on, or on where it is off.
     pub(super) fn power_cycle(&self) -> Result<(), StepFailure> {
         let deadline = time::now() + self.timeout;
         let status = self.run("status", deadline)?;
+        // Its board may have taken long to answer, and the machine may have come back meanwhile.
+        if self.is_called_off.load(Ordering::Acquire) {
+            return Err(StepFailure::NotDone(
+                "something on the machine came back before its power was switched".to_owned(),
+            ));
+        }
         let action = if status.to_ascii_lowercase().contains("is off") { "on" } else { "cycle" };
         self.run(action, deadline).map(drop)
     }

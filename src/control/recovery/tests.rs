@@ -30,7 +30,7 @@ const fn nothing() -> Plan {
 /// How a step ends.
 fn end_of(step: Step, target: Target, passwords: Passwords, orders: Option<AgentOrders>) -> Result<(), StepFailure> {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
-    let (steps, mut results) = Steps::new(passwords, orders, &Connectors::default());
+    let (mut steps, mut results) = Steps::new(passwords, orders, &Connectors::default());
     runtime.block_on(async {
         steps.begin(StepId(7), step, target);
         let (id, result) = tokio::time::timeout(PATIENCE, results.recv()).await.unwrap().unwrap();
@@ -103,6 +103,32 @@ fn ipmitool_gets_its_password_from_the_environment_and_switches_off_and_on() {
 }
 
 #[test]
+fn power_is_not_switched_where_the_machine_came_back_while_its_board_was_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    // The board answers when the machine has come back.
+    let gate = folder.path().join("gate");
+    nix::unistd::mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let then = format!("read answer < '{}'; echo Chassis Power is on", gate.display());
+    let plan = Plan { ipmi: Some(recorder(folder.path(), &then)), ..nothing() };
+    let board = Ipmi { address: "10.0.9.1".to_owned(), user: None, password_file: None };
+    let machine = Machine { name: "m".into(), mac: None, ipmi: Some(board) };
+    let target = target(nowhere(), plan, Some(machine));
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    runtime.block_on(async {
+        let (mut steps, mut results) = Steps::new(Passwords::default(), None, &Connectors::default());
+        steps.begin(StepId(7), Step::PowerCycle, target);
+        steps.call_off(|step| step == StepId(7));
+        steps.call_off(|_| false);
+        std::fs::write(&gate, "on\n").unwrap();
+        let (_, result) = tokio::time::timeout(PATIENCE, results.recv()).await.unwrap().unwrap();
+        let Err(StepFailure::NotDone(why)) = result else { panic!("{result:?}") };
+        assert!(why.contains("came back"), "{why}");
+    });
+    let calls = std::fs::read_to_string(folder.path().join("calls")).unwrap();
+    assert_eq!(calls.lines().count(), 1, "{calls}");
+}
+
+#[test]
 fn what_ipmitool_says_of_its_failure_is_told_and_its_password_is_not() {
     let (end, calls) = power_cycle("echo Unable to establish LAN session >&2; exit 3", PATIENCE);
     let Err(StepFailure::NotDone(why)) = end else { panic!("{end:?}") };
@@ -136,14 +162,43 @@ fn a_program_that_is_not_there_is_told() {
 
 #[test]
 fn agents_are_told_through_their_queue_and_a_full_one_is_a_failure() {
-    let (orders, mut given) = agent_orders();
+    let (orders, given) = agent_orders();
     let restart = |orders| end_of(Step::AgentRestart, target(nowhere(), nothing(), None), Passwords::default(), orders);
-    assert_eq!(restart(Some(orders.clone())), Ok(()));
-    assert_eq!(given.try_recv().map(|(_, order)| order), Ok(AgentOrder::Restart));
     while orders.try_send((crate::base::id::ServerSlot(0), AgentOrder::Question)).is_ok() {}
     assert_eq!(restart(Some(orders.clone())), Err(StepFailure::NotDone("too many orders wait".to_owned())));
     drop(given);
     assert!(restart(Some(orders)).is_err() && restart(None).is_err());
+}
+
+#[test]
+fn a_restart_is_not_done_when_it_is_ordered_but_when_its_agent_says_so() {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    runtime.block_on(async {
+        let (orders, mut given) = agent_orders();
+        let (mut steps, mut results) = Steps::new(Passwords::default(), Some(orders), &Connectors::default());
+        for (step, end, is_good) in [
+            (StepId(7), RestartProgress::Done, true),
+            (StepId(8), RestartProgress::Failed, false),
+            (StepId(9), RestartProgress::Refused, false),
+        ] {
+            steps.begin(step, Step::AgentRestart, target(nowhere(), nothing(), None));
+            assert_eq!(given.recv().await.map(|(_, order)| order), Some(AgentOrder::Restart(step)));
+            tokio::task::yield_now().await;
+            assert!(results.try_recv().is_err(), "ordered, and not done");
+            steps.restart_news(StepId(6), RestartProgress::Failed);
+            steps.restart_news(step, RestartProgress::Running);
+            tokio::task::yield_now().await;
+            assert!(results.try_recv().is_err(), "begun, and not done");
+            steps.restart_news(step, end);
+            let (ended, result) = tokio::time::timeout(PATIENCE, results.recv()).await.unwrap().unwrap();
+            assert_eq!((ended, result.is_ok()), (step, is_good));
+        }
+        // When the time is over, one of which there is no news has failed, and one that its agent is at goes on.
+        let soon = Duration::from_millis(20);
+        let end_with = |last| restarted(watch::channel(last).1, soon);
+        assert!(matches!(end_with(None).await, Err(StepFailure::NotDone(_))));
+        assert_eq!(end_with(Some(RestartProgress::Running)).await, Ok(()));
+    });
 }
 
 #[test]

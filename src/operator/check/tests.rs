@@ -315,3 +315,24 @@ fn pools_that_go_by_reports_which_nobody_sends_are_told() {
     let never = with("detect \"classic\"; check", "");
     assert!(never.iter().any(|warning| warning.contains("is never run")), "{never:?}");
 }
+
+#[test]
+fn a_recovery_that_restarts_without_a_way_to_any_agent_is_warned_of() {
+    let file = |recovery: &str, top: &str| {
+        let server = "server \"s\" \"127.0.0.1:9001\" { machine ipmi=\"10.0.9.1\" }";
+        let pool = format!("pool \"a\" {{\n{server}\nrecovery {{ ipmi; {recovery} }}\n}}\n");
+        // That there is no such key is an error of its own.
+        checked(&format!("listen \"127.0.0.1:8080\"\n{top}\n{pool}rule use=\"a\"\n")).warnings
+    };
+    let said = "no agent can be told to restart the services of `a`";
+    let none: [&str; 0] = [];
+    for (recovery, top, expected) in [
+        ("", "", &[said][..]),
+        ("restart #true", "", &[said]),
+        ("restart #false", "", &none),
+        ("", "feedback \"127.0.0.1:7700\" { key-file \"agents.key\" }", &none),
+    ] {
+        let warnings = file(recovery, top).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(warnings, expected, "{recovery} {top}");
+    }
+}

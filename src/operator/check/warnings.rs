@@ -20,6 +20,7 @@ pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
     cookies_of_two_pools(config, warnings);
     queues_that_nobody_tells(config, warnings);
     reports_that_nobody_sends(config, warnings);
+    restarts_that_nobody_is_told_of(config, warnings);
     idle_keys(config, warnings);
     overlapping_listeners(config, warnings);
     unserved_listeners(config, warnings);
@@ -78,6 +79,25 @@ fn unused_pools(config: &Config, warnings: &mut Vec<Problem>) {
         if !is_used {
             let problem = Problem::at(place, format!("no rule uses the pool `{}`", pool.name)).as_warning();
             warnings.push(problem.label("it gets no request").help(format!("rule .. use=\"{}\"", pool.name)));
+        }
+    }
+}
+
+/// Pools whose agents should restart services, where there is no way to any agent.
+fn restarts_that_nobody_is_told_of(config: &Config, warnings: &mut Vec<Problem>) {
+    if config.feedback.is_some() {
+        return;
+    }
+    for (pool, places) in config.pools.iter().zip(&config.places.pools) {
+        let restarts = pool.recovery.as_ref().is_some_and(|plan| plan.restart);
+        if let Some(place) = places.recovery.as_ref().filter(|_| restarts) {
+            let message = format!("no agent can be told to restart the services of `{}`", pool.name);
+            let problem = Problem::at(place, message).as_warning().label("there is no `feedback` at the top");
+            warnings.push(
+                problem.help(
+                    "add: feedback \"10.0.0.100:7946\" { key-file \"agents.key\" }, or write `restart #false` here",
+                ),
+            );
         }
     }
 }

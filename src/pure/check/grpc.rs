@@ -3,6 +3,8 @@
 //!
 //! It refuses compressed messages, for we say that we take none, and whatever breaks the encoding.
 
+use crate::pure::protobuf::{Fields, Value, push_varint};
+
 /// The method, as a path.
 pub const PATH: &str = "/grpc.health.v1.Health/Check";
 
@@ -18,12 +20,10 @@ pub enum Serving {
 /// What a frame begins with: whether the message is compressed, and its length.
 const FRAME_HEAD: usize = 5;
 
-/// The number and type of the only field of either message.
-const SERVICE_FIELD: u8 = 1 << 3 | LENGTH_DELIMITED;
-const STATUS_FIELD: u64 = (1 << 3) | VARINT as u64;
-
-const VARINT: u8 = 0;
-const LENGTH_DELIMITED: u8 = 2;
+/// What the only field of a request begins with: its number, and that its length follows.
+const SERVICE_TAG: u8 = 1 << 3 | 2;
+/// The number of the only field of an answer.
+const STATUS_FIELD: u64 = 1;
 
 /// The number of SERVING.
 const SERVING: u64 = 1;
@@ -32,7 +32,7 @@ const SERVING: u64 = 1;
 pub fn request(service: &str) -> Vec<u8> {
     let mut message = Vec::with_capacity(service.len() + 4);
     if !service.is_empty() {
-        message.push(SERVICE_FIELD);
+        message.push(SERVICE_TAG);
         push_varint(&mut message, service.len() as u64);
         message.extend_from_slice(service.as_bytes());
     }
@@ -43,14 +43,6 @@ pub fn request(service: &str) -> Vec<u8> {
     frame
 }
 
-fn push_varint(to: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        to.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    to.push(value as u8);
-}
-
 /// What the body of a whole answer says; `None`: it is no such answer.
 pub fn read_answer(body: &[u8]) -> Option<Serving> {
     let (head, message) = body.split_first_chunk::<FRAME_HEAD>()?;
@@ -58,44 +50,15 @@ pub fn read_answer(body: &[u8]) -> Option<Serving> {
     if u32::from_be_bytes(*length) as usize != message.len() {
         return None;
     }
-    let mut rest = message;
     // A field that is not there has its first value: UNKNOWN.
     let mut status = 0;
-    while !rest.is_empty() {
-        let key = take_varint(&mut rest)?;
-        if key == STATUS_FIELD {
-            status = take_varint(&mut rest)?;
-        } else {
-            // Later versions may have further fields.
-            skip(&mut rest, key)?;
+    for field in Fields::of(message) {
+        // Later versions may have further fields.
+        if let (STATUS_FIELD, Value::Varint(value)) = field.ok()? {
+            status = value;
         }
     }
     Some(if status == SERVING { Serving::Yes } else { Serving::No })
-}
-
-fn take_varint(rest: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, behind) = rest.split_first()?;
-        *rest = behind;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
-}
-
-fn skip(rest: &mut &[u8], key: u64) -> Option<()> {
-    let length = match key & 7 {
-        0 => return take_varint(rest).map(|_| ()),
-        1 => 8,
-        2 => usize::try_from(take_varint(rest)?).ok()?,
-        5 => 4,
-        _ => return None,
-    };
-    *rest = rest.get(length..)?;
-    Some(())
 }
 
 /// ` (NAME)` of a status that has one (grpc/doc/statuscodes.md).

@@ -197,6 +197,7 @@ impl Loading {
                     check: node.child("check").map(|check| check.place()),
                     tls: tls.or_else(|| protocol.map(UpstreamTlsPlaces::implied)),
                     scheduler: node.child("scheduler").map(|node| node.place()),
+                    recovery: node.child("recovery").map(|node| node.place()),
                 });
             }
         }

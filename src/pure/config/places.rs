@@ -68,6 +68,8 @@ pub struct PoolPlaces {
     pub tls: Option<UpstreamTlsPlaces>,
     /// Its `scheduler`, if it has one.
     pub scheduler: Option<Place>,
+    /// Its `recovery`, if it has one.
+    pub recovery: Option<Place>,
 }
 
 /// The places of TLS towards a pool's servers.

@@ -169,3 +169,15 @@ rule respond=404
     let mail = &config.alert.mails[0];
     assert_eq!((mail.to.len(), mail.host.as_str(), mail.port), (2, "::1", 465));
 }
+
+/// Else `a/b` of the pool `c` and `b` of the pool `c/a` would have one name on the wire, and one key.
+#[test]
+fn names_of_pools_and_servers_have_no_slash() {
+    for (pool, server) in [("a/b", "s"), ("a", "s/t"), ("/", "s"), ("a", "/")] {
+        let text = format!(
+            "listen \"127.0.0.1:80\"\npool \"{pool}\" {{ server \"{server}\" \"[::1]:9000\" }}\nrule use=\"{pool}\"\n"
+        );
+        let errors = load(&MemoryFiles::one("site.kdl", &text), "site.kdl".as_ref()).unwrap_err().to_string();
+        assert!(errors.contains("this is no name of a"), "{pool} {server}: {errors}");
+    }
+}

@@ -63,7 +63,9 @@ impl Guard {
 
     /// Whether what seems late now may be our own doing.
     pub(super) fn catches_up(&self, now: Timestamp) -> bool {
-        self.late_at.is_some_and(|at| now.since(at) < CATCH_UP)
+        // The tick that will tell of it may come after what was late with it.
+        let is_overdue = self.last_tick.is_some_and(|last| now.since(last) > TICK + LATE);
+        is_overdue || self.late_at.is_some_and(|at| now.since(at) < CATCH_UP)
     }
 }
 

@@ -411,7 +411,9 @@ impl World {
     fn step(&mut self) {
         let late = if self.chance(5) { self.rng.below(200) } else { self.rng.below(5) };
         self.now = self.now + TICK + Duration::from_millis(late);
-        let is_late = late > 50;
+        if late > 50 {
+            self.late_at = self.now;
+        }
         for index in 0..self.servers.len() {
             if self.chance(2) {
                 let server = &mut self.servers[index];
@@ -421,9 +423,6 @@ impl World {
         }
         self.finish_checks();
         self.handle(Event::Tick);
-        if is_late {
-            self.late_at = self.now;
-        }
         self.judge();
     }
 

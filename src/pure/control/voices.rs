@@ -175,7 +175,8 @@ impl Voices {
 
     /// The most requests that it says it takes.
     pub(super) fn connections_max(&self) -> Option<u32> {
-        self.voice(Source::AgentCheck).and_then(|voice| voice.figures.connections_max)
+        // 0 is HAProxy's word for no bound.
+        self.voice(Source::AgentCheck).and_then(|voice| voice.figures.connections_max).filter(|max| *max > 0)
     }
 }
 

@@ -295,7 +295,8 @@ impl Watch {
         }
         let lasts = |quiet: &Duration| silence.is_some_and(|least| *quiet >= least);
         // Of a server that is doubted already, one request that waits in vain says as much as many of another.
-        let is_doubted = self.state == State::Suspect { by_overload: false };
+        let is_checked_in_vain = self.checks.as_ref().is_some_and(|checks| checks.failed_in_a_row > 0);
+        let is_doubted = self.state == State::Suspect { by_overload: false } || is_checked_in_vain;
         let is_many = seen.outstanding >= SILENT_REQUESTS_MIN;
         let quiet = if is_doubted && !is_many { seen.quiet_for } else { seen.silent_for.filter(|_| is_many) };
         if let Some(quiet) = quiet.filter(lasts) {

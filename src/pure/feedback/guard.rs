@@ -1,13 +1,15 @@
 //! How much work a sender of datagrams may cause: the bound on what a flood can make us compute.
 //!
 //! Nobody knows who sends a datagram before its tag is checked, and to check it is the work. So every address may have some
-//! checked in a second, and one address and port that a good report has come from may have many more by itself: whoever floods from
-//! an agent's machine, or in its name from other ports, is stopped without stopping the agent. It refuses to check anything.
+//! checked in a second, and the address and port that an agent's last good report has come from may have many more by itself:
+//! whoever floods from an agent's machine, or in its name from other ports, is stopped without stopping the agent. An agent has one
+//! such place, so that one whose keys are somebody else's takes nobody's. It refuses to check anything.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use crate::base::id::ServerSlot;
 use crate::base::time::Timestamp;
 
 /// Checks in a second for an address and port that a good report came from.
@@ -19,14 +21,11 @@ pub const STRANGER_RATE: u32 = 1_000;
 /// Checks in a second for all strangers together.
 pub const STRANGERS_RATE: u32 = 20_000;
 
-/// The most addresses and ports that are known as good.
-pub const PROVEN_MAX: usize = 65_536;
-
 /// The most addresses of strangers that are counted by themselves.
 pub const STRANGERS_MAX: usize = 4_096;
 
-/// So long a good address and port is remembered after its last report, once there are too many.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
+/// How often room is looked for among strangers at most: that takes a look at each.
+const SWEEP: Duration = Duration::from_millis(100);
 
 /// Tokens that come back with time; there are at most those of one second.
 #[derive(Clone, Copy, Debug)]
@@ -63,27 +62,41 @@ pub enum Admission {
     Proven,
 }
 
+/// Where an agent's last good report came from, and what has come from there. What it has had goes with it when it moves.
+#[derive(Debug)]
+struct Place {
+    from: SocketAddr,
+    bucket: Bucket,
+}
+
 /// What senders have had.
 #[derive(Debug)]
 pub struct Guard {
-    proven: HashMap<SocketAddr, Bucket>,
+    /// Whose place an address and port is.
+    proven: HashMap<SocketAddr, ServerSlot>,
+    /// One for each server at most.
+    places: HashMap<ServerSlot, Place>,
     strangers: HashMap<IpAddr, Bucket>,
     all_strangers: Bucket,
+    swept: Timestamp,
 }
 
 impl Guard {
     /// Nobody has had anything.
     pub fn new(now: Timestamp) -> Self {
         let all_strangers = Bucket::full(STRANGERS_RATE, now);
-        Self { proven: HashMap::new(), strangers: HashMap::new(), all_strangers }
+        Self { proven: HashMap::new(), places: HashMap::new(), strangers: HashMap::new(), all_strangers, swept: now }
     }
 
     /// Asks for a check of a datagram from there.
     pub fn admit(&mut self, from: SocketAddr, now: Timestamp) -> Admission {
-        if let Some(bucket) = self.proven.get_mut(&from) {
-            return if bucket.take(PROVEN_RATE, now) { Admission::Admitted } else { Admission::Proven };
+        let owner = self.proven.get(&from);
+        if let Some(place) = owner.and_then(|slot| self.places.get_mut(slot)) {
+            return if place.bucket.take(PROVEN_RATE, now) { Admission::Admitted } else { Admission::Proven };
         }
-        if !self.strangers.contains_key(&from.ip()) && self.strangers.len() >= STRANGERS_MAX {
+        let is_full = !self.strangers.contains_key(&from.ip()) && self.strangers.len() >= STRANGERS_MAX;
+        if is_full && now.since(self.swept) >= SWEEP {
+            self.swept = now;
             // Those who have been quiet for a second are as good as new.
             self.strangers.retain(|_, bucket| now.since(bucket.at) < Duration::from_secs(1));
         }
@@ -100,17 +113,22 @@ impl Guard {
         if is_admitted { Admission::Admitted } else { Admission::Stranger }
     }
 
-    /// A good report has come from there.
-    pub fn prove(&mut self, from: SocketAddr, now: Timestamp) {
-        if self.proven.contains_key(&from) {
-            return;
+    /// A good report of a server's agent has come from there: no other address and port is its place any more.
+    pub fn prove(&mut self, slot: ServerSlot, from: SocketAddr, now: Timestamp) {
+        let bucket = Bucket::full(PROVEN_RATE, now);
+        let place = self.places.entry(slot).or_insert(Place { from, bucket });
+        let before = std::mem::replace(&mut place.from, from);
+        if before != from && self.proven.get(&before) == Some(&slot) {
+            self.proven.remove(&before);
         }
-        if self.proven.len() >= PROVEN_MAX {
-            self.proven.retain(|_, bucket| now.since(bucket.at) < FORGOTTEN_AFTER);
-        }
-        if self.proven.len() < PROVEN_MAX {
-            self.proven.insert(from, Bucket::full(PROVEN_RATE, now));
-        }
+        // Whoever sends in the name of another agent's place has it until that is heard again.
+        self.proven.insert(from, slot);
+    }
+
+    /// Forgets the places of all but these servers.
+    pub fn keep(&mut self, is_kept: impl Fn(ServerSlot) -> bool) {
+        self.places.retain(|slot, _| is_kept(*slot));
+        self.proven.retain(|_, slot| is_kept(*slot));
     }
 }
 
@@ -135,7 +153,7 @@ mod tests {
     #[test]
     fn a_flood_from_an_agents_machine_does_not_stop_its_agent() {
         let mut guard = Guard::new(at(0));
-        guard.prove(from(1, 5_000), at(0));
+        guard.prove(ServerSlot(1), from(1, 5_000), at(0));
         let flood = admitted(&mut guard, |number| from(1, 10_000 + (number % 5_000) as u16), 100_000, 0);
         assert!(flood <= 2 * STRANGER_RATE, "{flood}");
         assert_eq!(guard.admit(from(1, 5_000), at(1_000)), Admission::Admitted);
@@ -146,7 +164,7 @@ mod tests {
     #[test]
     fn what_is_lost_of_a_known_sender_is_told_apart() {
         let mut guard = Guard::new(at(0));
-        guard.prove(from(1, 5_000), at(0));
+        guard.prove(ServerSlot(1), from(1, 5_000), at(0));
         let answers: Vec<Admission> = (0..PROVEN_RATE + 2).map(|_| guard.admit(from(1, 5_000), at(1))).collect();
         assert_eq!(answers.first(), Some(&Admission::Admitted));
         assert_eq!(answers.last(), Some(&Admission::Proven));
@@ -162,12 +180,37 @@ mod tests {
         assert!(guard.strangers.len() <= STRANGERS_MAX);
         // Later nobody suffers for it.
         assert_eq!(guard.admit(from(9, 9), at(3_000)), Admission::Admitted);
-        for number in 0..PROVEN_MAX as u32 + 10 {
-            guard.prove(stranger(number), at(4_000));
+    }
+
+    #[test]
+    fn one_whose_keys_are_somebody_elses_takes_no_place_but_its_own() {
+        let mut guard = Guard::new(at(0));
+        guard.prove(ServerSlot(2), from(2, 5_000), at(0));
+        for port in 1..60_000 {
+            guard.prove(ServerSlot(1), from(1, port), at(u64::from(port)));
         }
-        assert_eq!(guard.proven.len(), PROVEN_MAX);
-        guard.prove(from(1, 1), at(4_000) + FORGOTTEN_AFTER);
-        assert_eq!(guard.proven.len(), 1);
+        assert_eq!((guard.proven.len(), guard.places.len()), (2, 2));
+        guard.prove(ServerSlot(3), from(3, 5_000), at(60_000));
+        // In the name of another, and gone again: that one has its place back with its next report.
+        guard.prove(ServerSlot(1), from(2, 5_000), at(60_000));
+        guard.prove(ServerSlot(2), from(2, 5_000), at(60_000));
+        guard.prove(ServerSlot(1), from(1, 1), at(60_000));
+        for (last, port, slot) in [(1, 1, 1), (2, 5_000, 2), (3, 5_000, 3)] {
+            assert_eq!(guard.proven.get(&from(last, port)), Some(&ServerSlot(slot)));
+        }
+        guard.keep(|slot| slot == ServerSlot(3));
+        assert_eq!((guard.proven.len(), guard.places.len()), (1, 1));
+    }
+
+    #[test]
+    fn to_move_gives_nothing_back() {
+        let mut guard = Guard::new(at(0));
+        let moved = (0..2 * PROVEN_RATE).filter(|number| {
+            let place = from(1, 1 + (number / 10_000) as u16);
+            guard.prove(ServerSlot(1), place, at(0));
+            guard.admit(place, at(0)) == Admission::Admitted
+        });
+        assert_eq!(moved.count(), PROVEN_RATE as usize);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::fmt;
 
 use aws_lc_rs::{hkdf, hmac};
 
+use crate::base::hex::{from_hex, hex};
 use crate::pure::feedback::wire::{ServerName, ServerNameError};
 
 /// The length of a key, in bytes.
@@ -174,26 +175,6 @@ impl AgentKeys {
         let key = |digits: &str| from_hex(digits).map(Key::new).ok_or(KeyTextError::Digits);
         Ok(Self { report: ReportKey(key(report)?), order: OrderKey(key(order)?), server: server.parse()? })
     }
-}
-
-/// Bytes in hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-}
-
-/// The bytes of so many hexadecimal digits, in lower case or upper; `None`: they are not.
-pub(super) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    if text.len() != 2 * N {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        let [high, low] = pair else { return None };
-        let digit = |letter: &u8| char::from(*letter).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        *byte = digit(high)? << 4 | digit(low)?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 use serde::Deserialize;
 
 use super::report::{Figures, Report, Use};
+use crate::pure::protobuf::{Fields, Value};
 
 /// The longest value that is read; a report with many metrics of its own has some hundred bytes.
 pub const VALUE_MAX: usize = 8 * 1024;
@@ -135,57 +136,22 @@ fn text(value: &[u8]) -> Option<Metrics> {
     Some(metrics)
 }
 
-/// Reads the message: of the wire format of protobuf what is needed to find three doubles and to step over the rest.
+/// Reads the message: three doubles of it.
 fn binary(value: &[u8]) -> Option<Metrics> {
     let message = from_base64(value)?;
-    let mut rest = message.as_slice();
     let mut metrics = Metrics::default();
-    while !rest.is_empty() {
-        let tag = take_varint(&mut rest)?;
-        match (tag >> 3, tag & 7) {
-            (field, 1) => {
-                let bytes = take(&mut rest, 8)?.try_into().ok()?;
-                let metric = match field {
-                    1 => &mut metrics.cpu_utilization,
-                    2 => &mut metrics.mem_utilization,
-                    9 => &mut metrics.application_utilization,
-                    _ => continue,
-                };
-                // The last one counts, and 0 is what is left out.
-                *metric = Some(f64::from_le_bytes(bytes)).filter(|value| *value != 0.0);
-            }
-            (_, 0) => {
-                take_varint(&mut rest)?;
-            }
-            (_, 2) => {
-                let length = take_varint(&mut rest)?;
-                take(&mut rest, usize::try_from(length).ok()?)?;
-            }
-            (_, 5) => {
-                take(&mut rest, 4)?;
-            }
-            _ => return None,
-        }
+    for field in Fields::of(&message) {
+        let (number, Value::Fixed64(bytes)) = field.ok()? else { continue };
+        let metric = match number {
+            1 => &mut metrics.cpu_utilization,
+            2 => &mut metrics.mem_utilization,
+            9 => &mut metrics.application_utilization,
+            _ => continue,
+        };
+        // The last one counts, and 0 is what is left out.
+        *metric = Some(f64::from_le_bytes(bytes)).filter(|value| *value != 0.0);
     }
     Some(metrics)
-}
-
-fn take<'b>(rest: &mut &'b [u8], count: usize) -> Option<&'b [u8]> {
-    let (taken, left) = rest.split_at_checked(count)?;
-    *rest = left;
-    Some(taken)
-}
-
-fn take_varint(rest: &mut &[u8]) -> Option<u64> {
-    let mut number = 0u64;
-    for shift in (0..64).step_by(7) {
-        let byte = *take(rest, 1)?.first()?;
-        number |= u64::from(byte & 0x7F) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 /// The bytes that a text in base64 stands for, with padding or without.
@@ -285,9 +251,6 @@ mod tests {
         // rps (a varint), a cost (a map's entry), a float of somebody else's, then the application's figure.
         let mut message = vec![0x18, 0xAC, 0x02, 0x22, 0x03, b'a', b'b', b'c', 0x55, 0, 0, 0, 0, 0x49];
         message.extend_from_slice(&0.75f64.to_le_bytes());
-        let mut rest = message.as_slice();
-        assert_eq!(take_varint(&mut rest), Some(0x18));
-        assert_eq!(take_varint(&mut rest), Some(300));
         assert_eq!(said(&format!("BIN {}", to_base64(&message))), Some((Some(0.75), None)));
     }
 

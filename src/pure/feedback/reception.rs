@@ -4,11 +4,15 @@
 //! then the tag; the content is read last, and counts once ([`Acceptance`]). So a flood changes nothing and costs little, and
 //! whoever can't sign for a server changes nothing of it. Orders go where the last report that counted came from.
 //!
-//! It refuses to open sockets, to make random numbers and to judge what a report says.
+//! Each server that is new gets a challenge of its own, also one that was taken away and comes back: what its agent sent before is
+//! worthless. It refuses to open sockets, to make random numbers but from the one that it is given, and to judge what a report says.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+
+use aws_lc_rs::hmac;
 
 use crate::base::id::{ServerId, ServerSlot};
 use crate::base::time::{Timestamp, UnixNanos};
@@ -18,8 +22,15 @@ use crate::pure::feedback::keys::{AgentKeys, MasterKey};
 use crate::pure::feedback::wire::{self, Challenge, OrderKind, ServerName, SignedReport, WireError, seal_order};
 use crate::pure::rule::Cidr;
 
-/// The least time between two introductions to one server's agent.
+/// The length of the secret that challenges are made from, in bytes.
+pub const SECRET_LENGTH: usize = 32;
+
+/// The least time between two introductions to one server's agent, for reports that are newer than all before; and to one
+/// address and port, for others.
 const INTRODUCTION_GAP: Duration = Duration::from_millis(20);
+
+/// The most addresses and ports that are introduced within the gap to one server, for reports that are not newer.
+const REINTRODUCED_MAX: usize = 8;
 
 /// An agent whose reports have been old for so long had its clock set back: it is introduced anew.
 const OLD_FOR: Duration = Duration::from_secs(5);
@@ -102,6 +113,36 @@ pub enum Undeliverable {
     Unheard,
 }
 
+/// To whom a server's agent was introduced lately. A report that is newer than all before it is its agent's own, and no copy that
+/// somebody sends again keeps it from its introduction.
+#[derive(Debug, Default)]
+struct Introductions {
+    /// The newest report that was answered, and when.
+    newest: Option<((u64, u64), Timestamp)>,
+    /// Who else was answered within the gap, the last one last.
+    others: VecDeque<(SocketAddr, Timestamp)>,
+}
+
+impl Introductions {
+    /// Whether a report, known by its (boot, sequence), is answered now.
+    fn take(&mut self, report: (u64, u64), from: SocketAddr, now: Timestamp) -> bool {
+        let is_over = |at: Timestamp| now.since(at) >= INTRODUCTION_GAP;
+        if self.newest.is_none_or(|(newest, at)| report > newest && is_over(at)) {
+            self.newest = Some((report, now));
+            return true;
+        }
+        // A copy, or from an agent whose clock was set back.
+        while self.others.front().is_some_and(|(_, at)| is_over(*at)) {
+            self.others.pop_front();
+        }
+        let is_open = self.others.len() < REINTRODUCED_MAX && self.others.iter().all(|(known, _)| *known != from);
+        if is_open {
+            self.others.push_back((from, now));
+        }
+        is_open
+    }
+}
+
 #[derive(Debug)]
 struct Agent {
     slot: ServerSlot,
@@ -110,18 +151,43 @@ struct Agent {
     acceptance: Acceptance,
     /// Where its last report that counted came from.
     from: Option<SocketAddr>,
-    introduced: Option<Timestamp>,
+    introductions: Introductions,
     /// How many more are told.
     reports: Bucket,
     /// Since when its reports have been old, one after the other.
     old_since: Option<Timestamp>,
 }
 
+/// Challenges that nobody can foresee, each another, from one secret.
+struct Challenges {
+    secret: hmac::Key,
+    next: u64,
+}
+
+impl fmt::Debug for Challenges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Challenges")
+    }
+}
+
+impl Challenges {
+    fn of(secret: &[u8; SECRET_LENGTH]) -> Self {
+        Self { secret: hmac::Key::new(hmac::HMAC_SHA256, secret), next: 0 }
+    }
+
+    fn next(&mut self) -> Challenge {
+        let tag = hmac::sign(&self.secret, &self.next.to_be_bytes());
+        self.next += 1;
+        // A tag has twice as many bytes.
+        Challenge(tag.as_ref().first_chunk().copied().unwrap_or_default())
+    }
+}
+
 /// Everything that is known of agents.
 #[derive(Debug)]
 pub struct Reception {
     master: MasterKey,
-    challenge: Challenge,
+    challenges: Challenges,
     agents: HashMap<Box<str>, Agent>,
     names: HashMap<ServerSlot, Box<str>>,
     sources: Sources,
@@ -130,11 +196,11 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// Nothing is known yet. The challenge has to be random, and new with each process.
-    pub fn new(master: MasterKey, challenge: Challenge, now: Timestamp) -> Self {
+    /// Nothing is known yet. The secret, which all challenges are made from, has to be random, and new with each process.
+    pub fn new(master: MasterKey, secret: &[u8; SECRET_LENGTH], now: Timestamp) -> Self {
         Self {
             master,
-            challenge,
+            challenges: Challenges::of(secret),
             agents: HashMap::new(),
             names: HashMap::new(),
             sources: Sources::default(),
@@ -158,19 +224,21 @@ impl Reception {
             };
             let text: Box<str> = name.as_str().into();
             let before = known.remove(&text).filter(|agent| agent.slot == slot);
+            let challenges = &mut self.challenges;
             let agent = before.unwrap_or_else(|| Agent {
                 slot,
                 name,
                 keys,
-                acceptance: Acceptance::new(self.challenge),
+                acceptance: Acceptance::new(challenges.next()),
                 from: None,
-                introduced: None,
+                introductions: Introductions::default(),
                 reports: Bucket::full(REPORTS_RATE, Timestamp::ZERO),
                 old_since: None,
             });
             self.names.insert(slot, text.clone());
             self.agents.insert(text, agent);
         }
+        self.guard.keep(|slot| self.names.contains_key(&slot));
         nameless
     }
 
@@ -205,7 +273,7 @@ impl Reception {
         match accepted {
             Ok(()) => {
                 agent.from = Some(from);
-                self.guard.prove(from, now);
+                self.guard.prove(agent.slot, from, now);
                 if !agent.reports.take(REPORTS_RATE, now) {
                     return Err(Refused::TooMany);
                 }
@@ -217,26 +285,26 @@ impl Reception {
                 let since = *agent.old_since.get_or_insert(now);
                 Err(Refused::Replayed { wants_renewal: now.since(since) >= OLD_FOR })
             }
-            Err(Refusal::Unheard) => Err(Refused::Unheard(self.introduce(sealed.name(), &message, now))),
+            Err(Refusal::Unheard) => Err(Refused::Unheard(self.introduce(sealed.name(), &message, from, now))),
         }
     }
 
-    fn introduce(&mut self, name: &str, to: &SignedReport, now: Timestamp) -> Option<Vec<u8>> {
+    fn introduce(&mut self, name: &str, to: &SignedReport, from: SocketAddr, now: Timestamp) -> Option<Vec<u8>> {
         let agent = self.agents.get_mut(name)?;
-        if agent.introduced.is_some_and(|last| now.since(last) < INTRODUCTION_GAP) {
+        if !agent.introductions.take((to.report.boot, to.report.sequence), from, now) {
             return None;
         }
-        agent.introduced = Some(now);
         let number = self.next_number;
         self.next_number += 1;
         seal_order(&agent.name, agent.keys.order(), &agent.acceptance.introduction(to, number)).ok()
     }
 
     /// Begins anew with the agent that such a datagram names, by another challenge: its clock was set back.
-    pub fn renew(&mut self, datagram: &[u8], challenge: Challenge) {
+    pub fn renew(&mut self, datagram: &[u8]) {
         let name = wire::open(datagram).map(|sealed| sealed.name().to_owned());
         if let Some(agent) = name.ok().and_then(|name| self.agents.get_mut(name.as_str())) {
-            agent.acceptance.renew(challenge);
+            agent.acceptance.renew(self.challenges.next());
+            agent.introductions = Introductions::default();
             agent.old_since = None;
         }
     }

@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use aws_lc_rs::hmac;
 
+use crate::base::hex::from_hex;
 use crate::base::id::ServerId;
 use crate::base::time::UnixNanos;
-use crate::pure::feedback::keys::{Key, OrderKey, ReportKey, from_hex, hex};
+use crate::pure::feedback::keys::{Key, OrderKey, ReportKey};
 use crate::pure::feedback::report::Report;
 
 mod json;
@@ -92,8 +93,8 @@ impl fmt::Display for ServerName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Nonce(pub [u8; 16]);
 
-/// What a balancer puts into its orders, the same as long as it runs, and reports have to carry: it shows that a report was
-/// made since this balancer began.
+/// What a balancer puts into its orders for a server, and reports have to carry: it shows that a report was made since this
+/// balancer began to know the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Challenge(pub [u8; 16]);
 

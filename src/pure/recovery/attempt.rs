@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::patient::Patient;
 use super::record::Outcome;
 use super::{
     BOOT, BOOT_LOOK, Effect, HOURLY_MAX, Means, Recovery, SETTLE, STEP_LOST_AFTER, Step, StepFailure, StepId,
@@ -55,6 +56,11 @@ impl Run {
     pub(super) const fn new(server: ServerSlot) -> Self {
         Self { server, is_let_go: false, step: None, wait: None }
     }
+
+    /// Whether that step runs, and its server needs it.
+    pub(super) fn waits_for(&self, step: StepId) -> bool {
+        !self.is_let_go && self.step.is_some_and(|pending| pending.id == step)
+    }
 }
 
 impl Recovery {
@@ -72,16 +78,17 @@ impl Recovery {
     pub(super) fn take(&mut self, now: Timestamp, host: &Arc<str>, step: Step, effects: &mut Vec<Effect>) {
         let Some(run) = self.runs.get_mut(host) else { return };
         let Some(patient) = self.servers.get_mut(&run.server) else { return };
+        let is_dry_run = patient.is_dry_run();
         match step {
             Step::AgentRestart => patient.restarted(),
             Step::PowerCycle => {
                 if let Some(host) = self.hosts.get_mut(host) {
-                    host.switched.push_back(now);
+                    host.history(is_dry_run).switched.push_back(now);
                 }
             }
             Step::Ping | Step::WakeOnLan | Step::Check => {}
         }
-        if step.acts() && patient.means.is_some_and(|means| means.is_dry_run) {
+        if step.acts() && is_dry_run {
             effects.push(patient.note(now, step, Outcome::DryRun));
             self.was_done(now, host, step);
             return;
@@ -152,7 +159,8 @@ impl Recovery {
         let Some(patient) = self.runs.get(host).and_then(|run| self.servers.get(&run.server)) else { return };
         let Some(means) = patient.means else { return };
         let can_restart = means.restart && patient.speaks(now);
-        if life == Life::Dead || patient.has_restarted_in_vain() {
+        // Of a machine that could not be asked nothing is known, and nothing follows from what was tried in vain.
+        if life == Life::Dead || (life == Life::Alive && patient.has_restarted_in_vain()) {
             match self.power_step(now, host, means) {
                 Ok(step) => self.take(now, host, step, effects),
                 // An agent that speaks may be told once more.
@@ -164,6 +172,7 @@ impl Recovery {
         } else {
             let why = if means.restart { "its agent does not speak" } else { "the pool has `restart #false`" };
             if means.restart
+                && life == Life::Alive
                 && let Some(patient) = self.runs.get(host).and_then(|run| self.servers.get_mut(&run.server))
             {
                 patient.restarted();
@@ -178,7 +187,7 @@ impl Recovery {
             return Err((Step::PowerCycle, "something on the machine is alive"));
         }
         let something_else = self.is_something_else_wrong(host);
-        let Some(machine) = self.hosts.get_mut(host) else {
+        let Some(machine) = self.hosts.get_mut(host).map(|host| host.history(means.is_dry_run)) else {
             return Err((Step::PowerCycle, "the machine is not known"));
         };
         if means.wake && !machine.was_woken {
@@ -214,10 +223,11 @@ impl Recovery {
             }
             Step::Ping | Step::Check => None,
         };
+        let is_dry_run = self.servers.get(&run.server).is_some_and(Patient::is_dry_run);
         if step == Step::WakeOnLan
             && let Some(host) = self.hosts.get_mut(host)
         {
-            host.was_woken = true;
+            host.history(is_dry_run).was_woken = true;
         }
     }
 

@@ -114,6 +114,20 @@ impl Patient {
         was_tried
     }
 
+    /// What was tried until now was shown and not done, or the other way round: nothing follows from it any more.
+    pub(super) fn begin_anew(&mut self, now: Timestamp) {
+        self.forget_failures();
+        self.begun.clear();
+        self.back_since = None;
+        self.has_given_up = false;
+        self.due = (self.standing == Standing::Failed).then_some(now);
+    }
+
+    /// Whether nothing is to be done for it, and all of it shown.
+    pub(super) fn is_dry_run(&self) -> bool {
+        self.means.is_some_and(|means| means.is_dry_run)
+    }
+
     fn forget_failures(&mut self) {
         (self.in_vain, self.restarts_in_vain, self.last_was_restart) = (0, 0, false);
     }

@@ -213,10 +213,19 @@ fn a_machine_that_is_up_without_an_agent_is_checked_in_the_end() {
 
 #[test]
 fn a_machine_that_could_not_be_asked_is_not_taken_for_dead() {
-    let mut bench = Bench::of(1, Means { restart: false, ..ALL });
-    bench.stands(S0, Standing::Failed);
     let not_done = || Err(StepFailure::NotDone("not permitted".to_owned()));
-    assert_eq!(bench.steps(9, &[], |_| not_done()), [Step::Ping; HOURLY_MAX]);
+    for restart in [true, false] {
+        let mut bench = Bench::of(1, Means { restart, ..ALL });
+        bench.stands(S0, Standing::Failed);
+        assert_eq!(bench.steps(9, &[], |_| not_done()), [Step::Ping; HOURLY_MAX], "restart {restart}");
+    }
+    // Also where its agent was told twice in vain, and has been silent since.
+    let mut bench = Bench::of(1, ALL);
+    bench.stands(S0, Standing::Failed);
+    let two = [Step::AgentRestart, Step::Check, Step::AgentRestart, Step::Check];
+    assert_eq!(bench.steps(4, &[S0], |step| if step == Step::Check { no() } else { Ok(()) }), two);
+    bench.now = bench.now + SPEAKS_UNPROMISED;
+    assert_eq!(bench.steps(9, &[], |_| not_done()), [Step::Ping; HOURLY_MAX - 2]);
 }
 
 #[test]
@@ -298,6 +307,27 @@ fn power_is_not_switched_while_something_on_the_machine_is_alive() {
 }
 
 #[test]
+fn a_power_cycle_that_has_begun_is_not_wanted_once_the_machine_is_back() {
+    let means = Means { wake: false, ..ALL };
+    let server_back = |bench: &mut Bench| bench.stands(S0, Standing::InService);
+    let other_back = |bench: &mut Bench| bench.stands(S1, Standing::InService);
+    let taken_out = |bench: &mut Bench| bench.stands(S0, Standing::Away);
+    let agent_speaks = |bench: &mut Bench| assert_eq!(bench.handle(Event::AgentHeard(S1, None)), []);
+    let turns: [fn(&mut Bench); 4] = [server_back, other_back, taken_out, agent_speaks];
+    for turn in turns {
+        let mut bench = Bench::new(&[server(0, "h", means), server(1, "h", means), server(2, "k", means)]);
+        bench.stands(S0, Standing::Failed);
+        bench.stands(S1, Standing::Failed);
+        let (id, _) = bench.step(&[]);
+        let effects = bench.done(id, no());
+        let Some(Effect::Run(power, _, Step::PowerCycle)) = effects.last() else { panic!("{effects:?}") };
+        assert!(bench.recovery.wants(bench.now, *power) && !bench.recovery.wants(bench.now, id));
+        turn(&mut bench);
+        assert!(!bench.recovery.wants(bench.now, *power));
+    }
+}
+
+#[test]
 fn power_is_not_switched_while_a_third_of_the_pool_is_down() {
     let means = Means { wake: false, ..ALL };
     for (count, others, is_switched) in [(4, 1, false), (7, 1, true), (7, 2, false), (1, 0, true), (2, 0, true)] {
@@ -336,6 +366,34 @@ fn a_dry_run_decides_and_shows_everything_and_does_nothing_but_look() {
     bench.stands(S0, Standing::Failed);
     assert_eq!(bench.steps(1, &[S0], |_| no()), [Step::Check]);
     assert_eq!(bench.outcomes(S0)[0], (Step::AgentRestart, "not done: dry run".to_owned()));
+}
+
+#[test]
+fn what_a_dry_run_would_have_done_is_not_believed_to_be_done() {
+    let reload = |bench: &mut Bench, is_dry_run| {
+        let means = Means { is_dry_run, ..ALL };
+        let servers = [Recoverable { standing: Standing::Failed, ..server(0, "h0", means) }];
+        assert_eq!(bench.handle(Event::Reload(&servers)), []);
+    };
+    // As often as may be: woken, switched, given up; and in the middle of an attempt.
+    for patience in [10_000, 20] {
+        let mut bench = Bench::of(1, Means { is_dry_run: true, ..ALL });
+        bench.stands(S0, Standing::Failed);
+        let end = bench.now + Duration::from_secs(patience);
+        while bench.now < end {
+            let Some((id, ..)) = bench.next(Duration::from_secs(10), &[]).0 else { continue };
+            bench.done(id, no());
+        }
+        assert_eq!(bench.recovery.report(S0).unwrap().has_given_up, patience > 1_000);
+        reload(&mut bench, false);
+        let steps = bench.steps(60, &[], |step| if step.acts() { Ok(()) } else { no() });
+        let done: Vec<_> = steps.into_iter().filter(|step| step.acts()).collect();
+        assert_eq!(done, [Step::WakeOnLan, Step::PowerCycle], "woken first, as if nothing had been done");
+        // What was really done is still known after another dry run.
+        reload(&mut bench, true);
+        reload(&mut bench, false);
+        assert_eq!(bench.recovery.hosts["h0"].done.switched.len(), 1);
+    }
 }
 
 #[test]

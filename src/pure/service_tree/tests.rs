@@ -199,6 +199,17 @@ fn one_that_fails_again_and_again_is_given_up_for_the_hour() {
 }
 
 #[test]
+fn one_that_is_given_up_without_a_try_is_not_stopped_under_those_that_need_it() {
+    let mut tree = tree();
+    for _ in 0..RESTARTS_MAX {
+        assert_eq!(fail(&mut tree, 1, |_| true).last().unwrap(), "check proxy");
+    }
+    let done = fail(&mut tree, 1, |_| true);
+    assert_eq!(done, ["database failed", "database given up", "stop proxy", "stop app", "stop database"]);
+    assert!(!tree.is_well() && tree.is_idle());
+}
+
+#[test]
 fn services_that_need_each_other_are_refused() {
     assert_eq!(ServiceTree::new(vec![vec![1], vec![]]).unwrap_err(), TreeError::NotAbove(0));
     assert_eq!(ServiceTree::new(vec![vec![0]]).unwrap_err(), TreeError::NotAbove(0));

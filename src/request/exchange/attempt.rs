@@ -101,9 +101,10 @@ async fn ask(channel: &mut Channel<'_>, grant: &Grant, forward: &Forward, choice
 /// has nowhere to go.
 #[cold]
 fn may_go_elsewhere(channel: &Channel<'_>, forward: &Forward, failure: &Failure, choice: &Choice) -> bool {
+    let retry = &forward.pool.retry;
     let is_safe = match failure.retry_safety() {
-        RetrySafety::NothingWritten => true,
-        RetrySafety::Unanswered => channel.scratch.is_idempotent,
+        RetrySafety::NothingWritten => retry.on_connect,
+        RetrySafety::Unanswered => retry.on_reset && channel.scratch.is_idempotent,
         RetrySafety::Never => false,
     };
     let slot = choice.lease.endpoint().record.slot;

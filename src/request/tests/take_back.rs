@@ -27,7 +27,7 @@ impl Silent {
             tokio::task::spawn_local(async move {
                 let mut seen = Vec::new();
                 // The bodies of these tests end in a dot, and heads without one in an empty line.
-                while !seen.ends_with(b".") && !(seen.ends_with(b"\r\n\r\n") && !seen.starts_with(b"P")) {
+                while !seen.ends_with(b".") && (!seen.ends_with(b"\r\n\r\n") || seen.starts_with(b"P")) {
                     if stream.read_buf(&mut seen).await.unwrap_or(0) == 0 {
                         return;
                     }

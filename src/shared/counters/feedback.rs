@@ -16,7 +16,7 @@ pub struct FeedbackCounters {
     pub malformed: Counter,
     /// Datagrams that name no configured server.
     pub unknown: Counter,
-    /// Datagrams that were not looked at, for their sender had had its share.
+    /// Datagrams that were not looked at, for their sender had had its share, and reports beyond what one server is granted.
     pub limited: Counter,
     /// Reports with a tag that is not right.
     pub forged: Counter,
@@ -28,7 +28,7 @@ pub struct FeedbackCounters {
     pub unheard: Counter,
     /// Datagrams for which the socket's buffer had no room, as far as that is known.
     pub dropped_by_kernel: Counter,
-    /// Reports for which control had no room, and those of known agents that were not looked at.
+    /// Reports for which control had no room.
     pub dropped: Counter,
     /// Questions and other orders that were sent to agents.
     pub orders: Counter,

@@ -15,8 +15,9 @@ use x509_parser::der_parser::asn1_rs::{Any, Tag};
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::AttributeTypeAndValue;
 
+use crate::base::hex::push_hex;
 use crate::pure::config::{ClientAuthorities, SiteCertificate};
-use crate::pure::identity::{ClientIdentity, push_hex, push_name_value};
+use crate::pure::identity::{ClientIdentity, push_name_value};
 use crate::transport::tls::ClientCertificates;
 use crate::transport::tls::authorities::read_authorities;
 use crate::transport::tls::certificate::{CertificateError, load_certificate};

@@ -12,6 +12,7 @@ fn pinged(address: &Address, named: &[SocketAddr]) -> Option<Result<(), CheckFai
             println!("not tested, for this process may not ping: {cause}");
             None
         }
+        Err(ProbeError::NotRun(NotRun::NoWay(_) | NotRun::Unresolved)) => Some(Err(CheckFailure::NotRun)),
         Err(ProbeError::NotRun(other)) => panic!("{other}"),
     }
 }
@@ -27,7 +28,7 @@ fn a_machine_that_lives_answers_whatever_runs_on_it() {
     }
     // Where there is no IPv6 at all there is no way.
     let by_v6 = pinged(&at("[::1]:1"), &[]);
-    assert!(matches!(by_v6, None | Some(Ok(()) | Err(CheckFailure::Unreachable))), "{by_v6:?}");
+    assert!(matches!(by_v6, None | Some(Ok(()) | Err(CheckFailure::NotRun))), "{by_v6:?}");
     assert!(matches!(
         run(check_at(&at("127.0.0.1:1"), &[], "check \"icmp\"", TIMEOUT)),
         Ok(()) | Err(CheckFailure::NotRun)
@@ -35,13 +36,13 @@ fn a_machine_that_lives_answers_whatever_runs_on_it() {
 }
 
 #[test]
-fn each_address_of_a_name_is_asked_and_one_without_any_is_unreachable() {
+fn each_address_of_a_name_is_asked_and_one_without_any_says_nothing() {
     let name = Address::Name("a.test".to_owned(), 80);
-    assert_eq!(pinged(&name, &[]), Some(Err(CheckFailure::Unreachable)));
-    // No machine is at a multicast address of a group that nobody has joined on this one.
+    assert_eq!(pinged(&name, &[]), Some(Err(CheckFailure::NotRun)));
+    // The system lets nobody send to all machines by mistake.
     let nobody = SocketAddr::from(([255, 255, 255, 255], 80));
     assert!(matches!(pinged(&name, &[nobody, ([127, 0, 0, 1], 80).into()]), None | Some(Ok(()))));
-    assert!(matches!(pinged(&name, &[nobody]), None | Some(Err(CheckFailure::Unreachable))));
+    assert!(matches!(pinged(&name, &[nobody]), None | Some(Err(CheckFailure::NotRun))));
 }
 
 #[test]
@@ -50,4 +51,22 @@ fn a_machine_that_forbids_it_says_how_to_allow_it_and_nothing_of_the_server() {
     assert_eq!(error.as_failure(), CheckFailure::NotRun);
     let ProbeError::NotRun(cause) = error else { panic!("{error:?}") };
     assert!(cause.to_string().contains("net.ipv4.ping_group_range"), "{cause}");
+}
+
+#[test]
+fn a_ping_that_our_own_firewall_or_routes_forbid_is_no_sign_of_a_dead_machine() {
+    use nix::errno::Errno;
+    for (errno, failure) in [
+        (Errno::EPERM, CheckFailure::NotRun),
+        (Errno::EACCES, CheckFailure::NotRun),
+        (Errno::EADDRNOTAVAIL, CheckFailure::NotRun),
+        (Errno::ENETUNREACH, CheckFailure::NotRun),
+        (Errno::ENOBUFS, CheckFailure::NotRun),
+        // Nobody answers there for the address, or the machine says so itself.
+        (Errno::EHOSTUNREACH, CheckFailure::Unreachable),
+        (Errno::ECONNREFUSED, CheckFailure::Unreachable),
+    ] {
+        let error = std::io::Error::from_raw_os_error(errno as i32);
+        assert_eq!(super::super::ping::classify(error).as_failure(), failure, "{errno}");
+    }
 }

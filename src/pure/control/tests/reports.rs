@@ -197,6 +197,25 @@ fn a_doubted_server_that_lets_one_request_wait_is_silent() {
     assert!(talk.time_to(State::Down) <= Duration::from_millis(1_500), "a machine that has vanished");
 }
 
+#[test]
+fn a_failed_check_and_one_request_that_waits_in_vain_are_suspicious_together() {
+    let check = CheckTimes { every: Some(Duration::from_millis(500)), ..CheckTimes::default() };
+    let mut bench = Bench::new(0);
+    bench.handle(Event::Reload(&[Watched { check, ..watched(0) }, watched(1)]));
+    let waits = OutcomeSummary { quiet_for: Some(Duration::from_millis(300)), silent_for: None, ..silent(1, 0, 5) };
+    bench.handle(Event::Outcomes(S0, waits));
+    assert_eq!(bench.state(0), State::Up);
+    let check = loop {
+        if let [check] = bench.checks_within(TICK).as_slice() {
+            break *check;
+        }
+    };
+    bench.handle(Event::CheckDone(check.id, S0, Err(CheckFailure::TimedOut)));
+    assert_eq!(bench.state(0), State::Up, "one check alone says nothing");
+    bench.handle(Event::Outcomes(S0, waits));
+    assert_eq!(bench.state(0), SUSPECT);
+}
+
 fn silent(outstanding: u32, millis: u64, p99: u64) -> OutcomeSummary {
     OutcomeSummary {
         outstanding,
@@ -333,6 +352,15 @@ fn a_pause_of_our_own_is_nobodys_fault() {
     assert_eq!(talk.bench.handle(Event::Outcomes(S0, late)), []);
     talk.pass(Duration::from_secs(5));
     assert!((0..3).all(|number| talk.bench.state(number) == State::Up));
+}
+
+#[test]
+fn what_was_late_with_us_is_forgiven_also_where_it_is_told_before_the_tick() {
+    let mut talk = three();
+    talk.bench.now = talk.bench.now + Duration::from_secs(2);
+    assert_eq!(talk.bench.handle(Event::Outcomes(S0, silent(50, 2_000, 5))), []);
+    talk.pass(Duration::from_secs(2));
+    assert_eq!(talk.bench.state(0), State::Up);
 }
 
 #[test]

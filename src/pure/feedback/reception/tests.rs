@@ -24,8 +24,8 @@ fn master() -> MasterKey {
     MasterKey::from_bytes(&[7; 32])
 }
 
-fn reception(challenge: u8) -> Reception {
-    let mut reception = Reception::new(master(), Challenge([challenge; 16]), at(0));
+fn reception(secret: u8) -> Reception {
+    let mut reception = Reception::new(master(), &[secret; SECRET_LENGTH], at(0));
     let sources = Sources::new(&[Cidr { address: [10, 0, 0, 0].into(), prefix: 8 }]);
     let servers = [(id("a"), ServerSlot(3)), (id("b"), ServerSlot(4))];
     assert_eq!(reception.follow(servers.into_iter(), sources), []);
@@ -194,10 +194,35 @@ fn an_agent_whose_keys_are_somebody_elses_drowns_nobody() {
 fn introductions_are_few_however_many_ask() {
     let (mut reception, mut agent) = (reception(1), Agent::new("a"));
     let report = agent.report(0);
-    let answers = (0..100).filter(|_| {
-        matches!(receive(&mut reception, &report, ([10, 3, 3, 3], 1).into(), 0), Err(Refused::Unheard(Some(_))))
-    });
-    assert_eq!(answers.count(), 1);
+    let mut answers = |millis, ports: u16| {
+        let is_answered = |port: &u16| {
+            let from = ([10, 3, 3, 3], *port).into();
+            matches!(receive(&mut reception, &report, from, millis), Err(Refused::Unheard(Some(_))))
+        };
+        (0..100).map(|number| number % ports).filter(is_answered).count()
+    };
+    assert_eq!(answers(0, 1), 2, "the agent it may be, and whoever sends it again");
+    assert_eq!(answers(19, 1), 0);
+    assert_eq!(answers(20, 1), 1);
+    assert_eq!(answers(40, 100), REINTRODUCED_MAX);
+    assert_eq!(answers(59, 100), 0);
+}
+
+#[test]
+fn a_report_that_somebody_sends_again_takes_no_agents_introduction() {
+    let (mut reception, mut agent) = (reception(1), Agent::new("a"));
+    let copy = agent.report(0);
+    for millis in 0..500 {
+        // From everywhere, and in the agent's own name.
+        for from in (1..20).map(|port| ([10, 9, 9, 9], port).into()).chain([agent.from]) {
+            receive(&mut reception, &copy, from, millis).unwrap_err();
+        }
+        if millis % 100 == 50 {
+            let report = agent.report(millis);
+            let answer = receive(&mut reception, &report, agent.from, millis);
+            assert!(matches!(answer, Err(Refused::Unheard(Some(_)))), "{answer:?}");
+        }
+    }
 }
 
 #[test]
@@ -211,7 +236,7 @@ fn an_agent_whose_clock_was_set_back_is_introduced_anew() {
     assert_eq!(receive(&mut reception, &report, agent.from, 100), Err(Refused::Replayed { wants_renewal: false }));
     let report = agent.report(6_000);
     assert_eq!(receive(&mut reception, &report, agent.from, 6_000), Err(Refused::Replayed { wants_renewal: true }));
-    reception.renew(&report, Challenge([3; 16]));
+    reception.renew(&report);
     agent.meet(&mut reception, 6_100);
     let report = agent.report(6_200);
     assert!(receive(&mut reception, &report, agent.from, 6_200).is_ok());
@@ -231,4 +256,23 @@ fn servers_that_stay_keep_what_is_known_of_them() {
     let mut other = Agent::new("b");
     let report = other.report(3);
     assert_eq!(receive(&mut reception, &report, agent.from, 3), Err(Refused::Unknown));
+}
+
+#[test]
+fn what_was_sent_before_a_server_was_taken_away_counts_no_second_time_when_it_is_back() {
+    let (mut reception, mut agent) = (reception(1), Agent::new("a"));
+    let sources = || Sources::new(&[Cidr { address: [10, 0, 0, 0].into(), prefix: 8 }]);
+    agent.meet(&mut reception, 0);
+    let report = agent.report(100);
+    assert!(receive(&mut reception, &report, agent.from, 100).is_ok());
+    for slot in [3, 9] {
+        reception.follow([(id("b"), ServerSlot(4))].into_iter(), sources());
+        assert_eq!(receive(&mut reception, &report, agent.from, 200), Err(Refused::Unknown));
+        reception.follow([(id("a"), ServerSlot(slot)), (id("b"), ServerSlot(4))].into_iter(), sources());
+        assert!(matches!(receive(&mut reception, &report, agent.from, 300), Err(Refused::Unheard(_))));
+    }
+    // Its agent goes on after one question.
+    agent.meet(&mut reception, 400);
+    let report = agent.report(500);
+    assert_eq!(receive(&mut reception, &report, agent.from, 500).unwrap().slot, ServerSlot(9));
 }

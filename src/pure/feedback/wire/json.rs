@@ -8,9 +8,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Challenge, Nonce, OrderKind, PROMISE_MAX, RestartNews, RestartProgress, SignedOrder, SignedReport, WireError, hex,
-    token,
+    Challenge, Nonce, OrderKind, PROMISE_MAX, RestartNews, RestartProgress, SignedOrder, SignedReport, WireError, token,
 };
+use crate::base::hex::hex;
 use crate::base::time::UnixNanos;
 use crate::pure::feedback::report::{Figures, Report, Service, Use};
 

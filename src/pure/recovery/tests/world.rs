@@ -12,14 +12,16 @@ struct Truth {
     begun: VecDeque<Timestamp>,
 }
 
+/// A step that runs: its number, its server, the step, when it ends and how (`None`: never), and when it began.
+type Running = (StepId, usize, Step, Option<(Timestamp, bool)>, Timestamp);
+
 struct World {
     rng: Rng,
     now: Timestamp,
     recovery: Recovery,
     servers: Vec<Truth>,
     is_dry_run: bool,
-    /// Steps that run: number, server, step, when they end and how; `None`: never.
-    running: Vec<(StepId, usize, Step, Option<(Timestamp, bool)>, Timestamp)>,
+    running: Vec<Running>,
     switched: HashMap<usize, VecDeque<Timestamp>>,
     given_up: u32,
     taken: u32,
@@ -31,7 +33,12 @@ impl World {
         let is_dry_run = seed % 8 == 7;
         let count = 1 + rng.below(8) as usize;
         let hosts = 1 + rng.below(count as u64);
-        let means = Means { restart: seed % 3 != 0, wake: seed % 2 == 0, power: seed % 5 != 0, is_dry_run };
+        let means = Means {
+            restart: !seed.is_multiple_of(3),
+            wake: seed.is_multiple_of(2),
+            power: !seed.is_multiple_of(5),
+            is_dry_run,
+        };
         let truth = |rng: &mut Rng| Truth {
             host: rng.below(hosts) as usize,
             standing: Standing::InService,
