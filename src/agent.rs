@@ -4,8 +4,11 @@
 
 mod agent_loop;
 pub mod cli;
+mod contact;
+mod given_file;
 mod liveness;
 mod measure;
 mod own_check;
 mod services;
 mod speaker;
+mod state_log;

@@ -3,6 +3,7 @@ pub mod error;
 pub mod h2_reset;
 pub mod hex;
 pub mod id;
+pub mod letters;
 pub mod rng;
 pub mod time;
 pub mod units;

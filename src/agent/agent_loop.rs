@@ -13,6 +13,7 @@ use crate::agent::measure::Measure;
 use crate::agent::own_check::OwnCheck;
 use crate::agent::services::Services;
 use crate::agent::speaker::{Arrival, Speaker};
+use crate::agent::state_log::StateLog;
 use crate::base::time::{self, UnixNanos};
 use crate::pure::feedback::pacing::{Pacing, Reason, SAMPLE, Sample};
 use crate::pure::feedback::report::{Report, Service};
@@ -41,8 +42,8 @@ pub struct Agent {
     pub maintenance_file: Option<PathBuf>,
     /// The balancer and the number of the last order to restart, while it goes on.
     pub restarting: Option<(usize, u64)>,
-    /// How the service was at the last look.
-    pub last: Service,
+    /// What the log has of the service.
+    pub log: StateLog,
 }
 
 impl Agent {
@@ -87,20 +88,29 @@ impl Agent {
         self.measure.follow(process.flatten());
         let look = self.measure.look(now, self.pacing.wants_figures(now), is_asked);
         let is_bad = self.check.as_ref().and_then(OwnCheck::is_good) == Some(false);
-        let service = if self.maintenance_file.as_deref().is_some_and(Path::exists) {
-            Service::Maintenance
-        } else if process == Some(None) || !look.is_alive {
-            Service::Down
-        } else if is_bad || self.services.as_ref().is_some_and(|services| !services.are_well()) {
-            Service::Abnormal
+        let is_failed = self.services.as_ref().is_some_and(|services| !services.are_well());
+        let (service, why) = if self.maintenance_file.as_deref().is_some_and(Path::exists) {
+            (Service::Maintenance, "the maintenance file is there")
+        } else if process == Some(None) {
+            (Service::Down, "its process does not live")
+        } else if !look.is_listening {
+            (Service::Down, "nobody listens on its port")
+        } else if !look.has_members {
+            (Service::Down, "no process is in its cgroup")
+        } else if is_bad {
+            (Service::Abnormal, "its check has failed twice in a row")
+        } else if is_failed {
+            (Service::Abnormal, "a service of the agent's file does not run")
         } else {
-            Service::Up
+            (Service::Up, "")
         };
-        if service != self.last {
-            info!("the service is {service:?}, and was {:?}", self.last);
-            self.last = service;
-        }
-        Sample { figures: look.figures, is_overloaded: look.is_overloaded, service }
+        let sample = Sample { figures: look.figures, is_overloaded: look.is_overloaded, service };
+        let lost = self.process.as_ref().filter(|_| process == Some(None) && service == Service::Down);
+        self.log.note(now, &sample, || match lost {
+            Some(process) => Some(process.why_none()),
+            None => (service != Service::Up).then(|| why.to_owned()),
+        });
+        sample
     }
 
     fn say(&mut self, why: Option<Reason>, sample: &Sample) {

@@ -1,6 +1,6 @@
 //! The agent's command line. Exit codes: 0 done, 1 the input was wrong, 2 usage, 3 could not do it.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,19 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::agent::agent_loop::{Agent, wall_clock};
+use crate::agent::given_file::read_given;
 use crate::agent::liveness::Liveness;
 use crate::agent::measure::{Cgroup, Measure, MeasureOptions, NoCgroup, Scope};
 use crate::agent::own_check::OwnCheck;
 use crate::agent::services::Services;
 use crate::agent::speaker::{PEERS_MAX, Speaker};
+use crate::agent::state_log::StateLog;
 use crate::base::units::{Bytes, parse_size};
 use crate::pure::config::ConfigErrors;
 use crate::pure::config::agent_file::{AgentFile, ProcessSource, load_agent_file};
 use crate::pure::feedback::keys::{AgentKeys, KeyTextError};
 use crate::pure::feedback::own_check::CheckUrl;
 use crate::pure::feedback::pacing::{Mode, Pacing};
-use crate::pure::feedback::report::Service;
 use crate::pure::feedback::wire::ServerName;
 use crate::pure::service_tree::TreeError;
 
@@ -190,7 +191,7 @@ fn run(options: Options) -> Result<(), AgentError> {
             services,
             maintenance_file: options.maintenance_file,
             restarting: None,
-            last: Service::Up,
+            log: StateLog::default(),
         };
         agent.run(arrivals).await.map_err(AgentError::from)
     })
@@ -219,12 +220,7 @@ fn read_keys(file: &Path, server: &ServerName) -> Result<AgentKeys, AgentError> 
 }
 
 fn read_file(file: &Path) -> Result<String, AgentError> {
-    let read = || {
-        let mut text = String::new();
-        std::fs::File::open(file)?.take(FILE_MAX + 1).read_to_string(&mut text)?;
-        if text.len() as u64 > FILE_MAX { Err(std::io::Error::other("it is too large")) } else { Ok(text) }
-    };
-    read().map_err(|cause| AgentError::File { file: file.to_owned(), cause })
+    read_given(file, FILE_MAX).map_err(|cause| AgentError::File { file: file.to_owned(), cause })
 }
 
 /// Messages for the operator go to standard error.

@@ -2,10 +2,11 @@
 //! cgroup. It refuses to take a process that has ended and is only waited for as one that lives.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
-use crate::agent::measure::{ProcFile, Stat, Thrift, processes, read_number, read_once};
+use crate::agent::given_file::read_given;
+use crate::agent::measure::{ProcFile, Stat, Thrift, processes, read_once};
 use crate::base::time::Timestamp;
 use crate::pure::config::agent_file::ProcessSource;
 
@@ -14,6 +15,9 @@ const SEARCH: Duration = Duration::from_millis(200);
 const REREAD: Duration = Duration::from_secs(1);
 /// Searching through all processes may take one part in so many of a core's time.
 const SEARCH_PARTS: u32 = 200;
+
+/// The longest file with the number of a process, in bytes.
+const NUMBER_MAX: u64 = 1024;
 
 /// The name of a process, as the kernel cuts it.
 const NAME_MAX: usize = 15;
@@ -31,6 +35,17 @@ impl Liveness {
     /// Nothing has been looked at yet.
     pub fn of(source: ProcessSource) -> Self {
         Self { source, current: None, searched: None, searching: Thrift::default() }
+    }
+
+    /// Why there is none, for people.
+    pub fn why_none(&self) -> String {
+        match &self.source {
+            ProcessSource::PidFile(file) => match number_in(file) {
+                Ok(number) => format!("the process {number} of {} does not live", file.display()),
+                Err(cause) => format!("{}: {cause}", file.display()),
+            },
+            ProcessSource::Name(name) => format!("no process has the name `{name}`"),
+        }
     }
 
     /// The process, if it lives now.
@@ -69,13 +84,15 @@ fn lives(stat: &mut ProcFile) -> bool {
 
 fn find(source: &ProcessSource) -> Option<i32> {
     match source {
-        ProcessSource::PidFile(file) => number_in(file),
+        ProcessSource::PidFile(file) => number_in(file).ok(),
         ProcessSource::Name(name) => find_named(name),
     }
 }
 
-fn number_in(file: &PathBuf) -> Option<i32> {
-    read_number(file).and_then(|number| i32::try_from(number).ok()).filter(|number| *number > 0)
+fn number_in(file: &Path) -> io::Result<i32> {
+    let text = read_given(file, NUMBER_MAX)?;
+    let number = text.trim().parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| io::Error::other("it has no number of a process"))
 }
 
 /// The topmost process of that name: one whose parent has another.
@@ -119,7 +136,18 @@ mod tests {
                 now = now + Duration::from_millis(1);
             }
         }
+        assert!(by_file.why_none().ends_with("does not live"), "{}", by_file.why_none());
         child.wait().unwrap();
         assert_eq!(by_file.look(now + Duration::from_secs(9)), None);
+    }
+
+    #[test]
+    fn a_pid_file_that_is_a_fifo_does_not_stop_the_agent() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("pid");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let mut liveness = Liveness::of(ProcessSource::PidFile(fifo));
+        assert_eq!(liveness.look(time::now()), None);
+        assert!(liveness.why_none().ends_with("it is no regular file"), "{}", liveness.why_none());
     }
 }

@@ -20,7 +20,7 @@ use crate::pure::feedback::report::{Figures, Use};
 
 pub use cgroup::{Cgroup, NoCgroup};
 use host::{Host, Machine};
-pub use proc_file::{ProcFile, read_number, read_once};
+pub use proc_file::{ProcFile, read_once};
 use process_tree::{ProcessTree, run_queue};
 pub use process_tree::{Stat, processes};
 use rate::Rate;
@@ -106,8 +106,10 @@ pub struct Look {
     pub figures: Figures,
     /// Whether it can't take more.
     pub is_overloaded: bool,
-    /// Whether somebody listens on its port, and a process is in its cgroup where it is told which.
-    pub is_alive: bool,
+    /// Whether somebody listens on its port.
+    pub is_listening: bool,
+    /// Whether a process is in its cgroup, where it is told which.
+    pub has_members: bool,
 }
 
 impl Measure {
@@ -166,8 +168,8 @@ impl Measure {
             (Some(connections), Some(max)) => connections >= max,
             _ => false,
         };
-        let is_alive = self.is_listening && self.has_members;
-        Look { figures: self.figures, is_overloaded: has_all || self.is_full, is_alive }
+        let Self { figures, is_listening, has_members, .. } = *self;
+        Look { figures, is_overloaded: has_all || self.is_full, is_listening, has_members }
     }
 
     fn look_at_port(&mut self, now: Timestamp, is_asked: bool) {
@@ -314,7 +316,9 @@ mod tests {
         let mut measure = Measure::open(options, Scope::Processes).unwrap();
         measure.follow(i32::try_from(std::process::id()).ok());
         let first = measure.look(time::now(), true, true);
-        assert!(first.is_alive && !first.is_overloaded && first.figures.connections == Some(0));
+        assert!(
+            first.is_listening && first.has_members && !first.is_overloaded && first.figures.connections == Some(0)
+        );
         let _clients = [(); 2].map(|()| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
         let later = time::now() + Duration::from_secs(1);
         let second = measure.look(later, false, false);

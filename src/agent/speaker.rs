@@ -1,19 +1,22 @@
 //! The agent's side of the wire: one connected UDP socket for each balancer, so that the kernel passes on nobody else's
 //! datagrams; reports out, orders in.
 //!
-//! It refuses orders that are forged, expired, seen before or for another, and says so in the log, once a second at most.
+//! It refuses orders that are forged, expired, seen before or for another, and says so in the log, once a second at most. Of a
+//! balancer that does not answer it says so now and then.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tracing::warn;
+use tracing::{info, warn};
 
-use crate::base::time::UnixNanos;
+use crate::agent::contact::Contact;
+use crate::base::time::{self, UnixNanos};
 use crate::pure::feedback::acceptance::Obedience;
 use crate::pure::feedback::keys::AgentKeys;
 use crate::pure::feedback::report::Report;
@@ -36,6 +39,7 @@ struct Peer {
     /// `None`: there is no way to it, or was none at the last try.
     line: Option<Line>,
     tried: Option<UnixNanos>,
+    contact: Contact,
     obedience: Obedience,
     restart: Option<RestartNews>,
 }
@@ -44,6 +48,8 @@ struct Peer {
 #[derive(Debug)]
 struct Line {
     socket: Arc<UdpSocket>,
+    /// Whether the system has said that a report did not reach the balancer; who sees it is a matter of chance.
+    is_refused: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
@@ -82,6 +88,7 @@ impl Speaker {
             address: *address,
             line: None,
             tried: None,
+            contact: Contact::default(),
             obedience: Obedience::default(),
             restart: None,
         };
@@ -95,6 +102,7 @@ impl Speaker {
         let report = Report { boot: self.boot, sequence: self.sequence, ..report.clone() };
         for (at, peer) in self.peers.iter_mut().enumerate() {
             peer.keep_open(at, now, &self.arrivals);
+            peer.keep_told();
             let mut nonce = Nonce([0; 16]);
             if aws_lc_rs::rand::fill(&mut nonce.0).is_err() {
                 continue;
@@ -137,6 +145,9 @@ impl Speaker {
         let order = sealed.order(self.keys.order()).map_err(|cause| cause.to_string())?;
         let peer = self.peers.get_mut(at).ok_or_else(|| "nobody sent it".to_owned())?;
         peer.obedience.obey(&order, now).map_err(|cause| cause.to_string())?;
+        if peer.contact.answers() {
+            info!("the balancer {} answers", peer.address);
+        }
         Ok(order)
     }
 
@@ -156,11 +167,27 @@ impl Peer {
         self.tried = Some(now);
         match connect(self.address) {
             Ok(socket) => {
-                let socket = Arc::new(socket);
-                let task = tokio::spawn(listen(at, Arc::clone(&socket), arrivals.clone()));
-                self.line = Some(Line { socket, task });
+                let (socket, is_refused) = (Arc::new(socket), Arc::default());
+                let task = tokio::spawn(listen(at, Arc::clone(&socket), Arc::clone(&is_refused), arrivals.clone()));
+                self.line = Some(Line { socket, is_refused, task });
             }
             Err(cause) => warn!("there is no way to the balancer {}: {cause}", self.address),
+        }
+    }
+
+    /// Says, now and then, that nobody answers.
+    fn keep_told(&mut self) {
+        let now = time::now();
+        if self.line.as_ref().is_none_or(|line| line.is_refused.swap(false, Ordering::Relaxed)) {
+            self.contact.refuses(now);
+        }
+        if let Some(silent) = self.contact.speaks(now) {
+            warn!(
+                "the balancer {} has not answered for {} s: does it run, listen there with `feedback`, know this server, \
+                 and is the key of its making?",
+                self.address,
+                silent.as_secs()
+            );
         }
     }
 
@@ -169,7 +196,10 @@ impl Peer {
         match line.socket.try_send(datagram) {
             Ok(_) => {}
             // Nobody listened there for the last report, or the buffer is full: as if this one had been lost.
-            Err(cause) if matches!(cause.kind(), ErrorKind::ConnectionRefused | ErrorKind::WouldBlock) => {}
+            Err(cause) if cause.kind() == ErrorKind::WouldBlock => {}
+            Err(cause) if cause.kind() == ErrorKind::ConnectionRefused => {
+                line.is_refused.store(true, Ordering::Relaxed)
+            }
             Err(cause) => {
                 warn!("no report reaches the balancer {}: {cause}", self.address);
                 self.line = None;
@@ -187,7 +217,7 @@ fn connect(balancer: SocketAddr) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket)
 }
 
-async fn listen(at: usize, socket: Arc<UdpSocket>, arrivals: mpsc::Sender<Arrival>) {
+async fn listen(at: usize, socket: Arc<UdpSocket>, is_refused: Arc<AtomicBool>, arrivals: mpsc::Sender<Arrival>) {
     let mut buffer = [0; DATAGRAM_MAX + 1];
     loop {
         match socket.recv(&mut buffer).await {
@@ -198,7 +228,10 @@ async fn listen(at: usize, socket: Arc<UdpSocket>, arrivals: mpsc::Sender<Arriva
                 }
             }
             // The balancer was not there for the last report.
-            Err(_) => tokio::time::sleep(ERROR_PAUSE).await,
+            Err(_) => {
+                is_refused.store(true, Ordering::Relaxed);
+                tokio::time::sleep(ERROR_PAUSE).await;
+            }
         }
     }
 }

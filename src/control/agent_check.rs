@@ -21,6 +21,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::base::id::ServerSlot;
+use crate::base::letters::without_deceptive;
 use crate::base::rng::Rng;
 use crate::base::time;
 use crate::control::inputs::{Heard, ReportSender};
@@ -139,7 +140,7 @@ impl Asking {
             places: Rc::clone(&self.places),
             rng: Rng::new(self.rng.next_u64()),
             said: Spaced::default(),
-            reason: None,
+            reasons: Reasons::default(),
         };
         tokio::task::spawn_local(task.run()).abort_handle()
     }
@@ -163,8 +164,30 @@ struct Task {
     places: Rc<Semaphore>,
     rng: Rng,
     said: Spaced,
-    /// The last reason that the server gave.
-    reason: Option<String>,
+    reasons: Reasons,
+}
+
+/// The reasons that a server gives, as far as they are said: now and then, however often it changes its mind.
+#[derive(Default)]
+struct Reasons {
+    /// The last that was said; `None`: it has given none since.
+    last: Option<String>,
+    said: Spaced,
+}
+
+impl Reasons {
+    /// The reason that is to be said now, fit for a log.
+    fn news(&mut self, reason: Option<String>) -> Option<&str> {
+        let Some(reason) = reason else {
+            self.last = None;
+            return None;
+        };
+        let reason = without_deceptive(&reason);
+        if self.last.as_ref() == Some(&reason) || !self.said.is_due() {
+            return None;
+        }
+        self.last.insert(reason).as_str().into()
+    }
 }
 
 impl Task {
@@ -193,6 +216,7 @@ impl Task {
             Err(error) => {
                 self.process.feedback.agent_checks_failed.add(1);
                 if self.said.is_due() {
+                    let error = without_deceptive(&error.to_string());
                     tracing::warn!("the agent-check of {} at {address}: {error}", self.endpoint.server.id);
                 }
             }
@@ -201,11 +225,8 @@ impl Task {
 
     fn tell(&mut self, report: Report, reason: Option<String>) {
         self.process.feedback.agent_checks.add(1);
-        if reason != self.reason {
-            if let Some(reason) = &reason {
-                tracing::info!("{} says of itself: {reason}", self.endpoint.server.id);
-            }
-            self.reason = reason;
+        if let Some(reason) = self.reasons.news(reason) {
+            tracing::info!("{} says of itself: {reason}", self.endpoint.server.id);
         }
         let slot = self.endpoint.record.slot;
         self.reports.send(Heard { slot, source: Source::AgentCheck, report, restart: None });
@@ -275,6 +296,22 @@ mod tests {
         assert_eq!(asked("", b"", true).unwrap(), b"");
         static LONG: [u8; 1 << 20] = [b'x'; 1 << 20];
         assert_eq!(asked("", &LONG, false).unwrap().len(), REPLY_MAX);
+    }
+
+    #[test]
+    fn a_server_that_gives_another_reason_each_time_does_not_fill_the_log() {
+        let mut reasons = Reasons::default();
+        assert_eq!(reasons.news(Some("disk 91% full".to_owned())), Some("disk 91% full"));
+        for number in 0..100 {
+            assert_eq!(reasons.news(Some(format!("disk {number}% full"))), None);
+            assert_eq!(reasons.news(None), None);
+        }
+    }
+
+    #[test]
+    fn a_reason_that_turns_its_line_is_said_without_that() {
+        let turned = "well \u{202e}nwod si 1a\u{2069}".to_owned();
+        assert_eq!(Reasons::default().news(Some(turned)), Some("well ?nwod si 1a?"));
     }
 
     #[test]

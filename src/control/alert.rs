@@ -48,10 +48,10 @@ struct Failure {
 /// A place that alerts are delivered to can't be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum AlertError {
-    /// TLS can't be set up for a webhook.
+    /// TLS can't be set up.
     #[error("alerts to {target}: {cause}")]
     Tls {
-        /// The webhook.
+        /// Where they should go.
         target: String,
         /// Why.
         cause: UpstreamTlsError,
@@ -118,7 +118,7 @@ impl Alerter {
             alerter.add(target.to_string(), move |message| poster.post(message))?;
         }
         for target in &targets.mails {
-            let mailer = mail::Mailer::new(target, passwords)?;
+            let mailer = mail::Mailer::new(target, passwords, &mut system)?;
             alerter.add(target.to_string(), move |message| mailer.send(message))?;
         }
         Ok(alerter)

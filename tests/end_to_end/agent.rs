@@ -269,6 +269,20 @@ fn an_agent_that_is_stopped_says_that_it_leaves() {
 }
 
 #[test]
+fn an_agent_whose_pid_file_is_a_fifo_says_that_its_service_is_down_and_ends_when_it_is_told() {
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = service.local_addr().unwrap().port().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    nix::unistd::mkfifo(&folder.path().join("pid"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut balancer = Balancer::new();
+    let mut agent = Agent::start(folder.path(), &balancer, &["--service-port", &port, "--pid-file", "pid"]);
+    balancer.wait("is down", is(Service::Down));
+    agent.terminate();
+    balancer.wait("leaves", is(Service::Leaving));
+    assert!(agent.end().success());
+}
+
+#[test]
 fn an_agent_with_another_servers_key_or_a_wrong_file_does_not_start() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("key"), keys_of("origin/o2").to_text()).unwrap();

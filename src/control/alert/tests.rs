@@ -154,43 +154,65 @@ fn alerts_that_find_their_queue_full_are_dropped_and_counted() {
 
 /// A mail server that takes one mail and tells what it was told.
 fn mail_server() -> (u16, Receiver<Vec<String>>) {
+    mail_server_that(|mut stream| {
+        stream.write_all(b"220 mail.test ESMTP\r\n").unwrap();
+        play(&mut stream, "")
+    })
+}
+
+fn mail_server_that(serves: impl FnOnce(TcpStream) -> Vec<String> + Send + 'static) -> (u16, Receiver<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (told, heard) = channel();
     std::thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut out = stream.try_clone().unwrap();
-        let mut lines = Vec::new();
-        let mut is_data = false;
-        out.write_all(b"220 mail.test ESMTP\r\n").unwrap();
-        for line in BufReader::new(stream).lines() {
-            let Ok(line) = line else { break };
-            let command = line.split(' ').next().unwrap_or_default().to_ascii_uppercase();
-            let answer = match command.as_str() {
-                "." if is_data => {
-                    is_data = false;
-                    "250 taken\r\n"
-                }
-                _ if is_data => "",
-                "EHLO" => "250-mail.test\r\n250-AUTH PLAIN\r\n250 8BITMIME\r\n",
-                "AUTH" => "235 welcome\r\n",
-                "DATA" => {
-                    is_data = true;
-                    "354 go on\r\n"
-                }
-                "QUIT" => "221 bye\r\n",
-                _ => "250 fine\r\n",
-            };
-            lines.push(line);
-            out.write_all(answer.as_bytes()).unwrap();
-            if command == "QUIT" {
-                break;
-            }
-        }
-        told.send(lines).unwrap();
+        told.send(serves(stream)).unwrap();
     });
     (port, heard)
+}
+
+/// Plays a mail server behind its greeting, with one more extension, to the end or to STARTTLS; gives back what it was told.
+fn play(stream: &mut (impl std::io::Read + std::io::Write), extension: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut is_data = false;
+    while let Some(line) = read_line(stream) {
+        let command = line.split(' ').next().unwrap_or_default().to_ascii_uppercase();
+        let answer = match command.as_str() {
+            "." if is_data => {
+                is_data = false;
+                "250 taken\r\n"
+            }
+            _ if is_data => "",
+            "EHLO" => &format!("250-mail.test\r\n{extension}250-AUTH PLAIN\r\n250 8BITMIME\r\n"),
+            "AUTH" => "235 welcome\r\n",
+            "DATA" => {
+                is_data = true;
+                "354 go on\r\n"
+            }
+            "QUIT" => "221 bye\r\n",
+            "STARTTLS" => "220 begin\r\n",
+            _ => "250 fine\r\n",
+        };
+        lines.push(line);
+        stream.write_all(answer.as_bytes()).unwrap();
+        if matches!(command.as_str(), "QUIT" | "STARTTLS") {
+            break;
+        }
+    }
+    lines
+}
+
+/// A line without its end, read byte by byte: what follows may be TLS.
+fn read_line(stream: &mut impl std::io::Read) -> Option<String> {
+    let mut line = Vec::new();
+    while !line.ends_with(b"\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok()?;
+        line.push(byte[0]);
+    }
+    line.truncate(line.len() - 2);
+    Some(String::from_utf8(line).unwrap())
 }
 
 fn mail(port: u16, tls: MailTls, login: Option<(String, PathBuf)>) -> Targets {
@@ -229,11 +251,95 @@ fn a_mail_reaches_its_server_with_login_sender_receivers_and_text() {
 fn a_server_without_starttls_gets_no_mail_where_tls_is_demanded() {
     let (port, heard) = mail_server();
     let targets = mail(port, MailTls::StartTls, None);
-    let mailer = mail::Mailer::new(&targets.mails[0], &Passwords::default()).unwrap();
-    let message = Message { alert: alert(Occasion::Down), at: time::wall_clock(), id: random_id() };
-    assert!(mailer.send(&message).is_err());
+    let mailer =
+        mail::Mailer::new(&targets.mails[0], &Passwords::default(), &mut SystemAuthorities::default()).unwrap();
+    assert!(mailer.send(&message()).is_err());
     let lines = heard.recv_timeout(PATIENCE).unwrap();
     assert!(!lines.iter().any(|line| line.starts_with("MAIL") || line.starts_with("DATA")), "{lines:?}");
+}
+
+fn message() -> Message {
+    Message { alert: alert(Occasion::Down), at: time::wall_clock(), id: random_id() }
+}
+
+/// What comes of one try at a mail server that goes on with these bytes for ever, one piece every so often, and how many it
+/// could say.
+fn try_at(greeting: &'static [u8], piece: &'static [u8], every: Duration, tls: MailTls) -> (Failure, usize) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut said = 0;
+        let mut say = |bytes: &[u8]| stream.write_all(bytes).map(|()| said += bytes.len());
+        let mut is_heard = say(greeting);
+        while is_heard.is_ok() {
+            std::thread::sleep(every);
+            is_heard = say(piece);
+        }
+        said
+    });
+    let targets = mail(port, tls, None);
+    let mailer =
+        mail::Mailer::new(&targets.mails[0], &Passwords::default(), &mut SystemAuthorities::default()).unwrap();
+    let failure = mailer.send(&message()).unwrap_err();
+    (failure, server.join().unwrap())
+}
+
+#[test]
+fn an_endless_line_of_a_mail_server_ends_the_try_and_is_not_gathered() {
+    static PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
+    for (greeting, tls) in [(&b"220 "[..], MailTls::Off), (b"220 hello\r\n250 ", MailTls::StartTls)] {
+        let (failure, said) = try_at(greeting, &PIECE, Duration::ZERO, tls);
+        assert!(failure.why.contains("more than 64 KiB") && failure.may_pass, "{failure:?}");
+        // What the kernel has room for is said and not read.
+        assert!(said < 64 << 20, "{said}");
+    }
+    // No TLS begins so, and little is read to see it.
+    assert!(try_at(b"220 ", &PIECE, Duration::ZERO, MailTls::Implicit).0.may_pass);
+}
+
+#[test]
+fn a_mail_server_that_drips_holds_a_try_no_longer_than_a_try_may_take() {
+    let (failure, _) = try_at(b"220-wait\r\n", b"220-x\r\n", Duration::from_millis(100), MailTls::Off);
+    assert!(failure.why.contains("took too long") && failure.may_pass, "{failure:?}");
+}
+
+#[test]
+fn a_mail_goes_by_tls_from_the_first_byte_or_after_starttls_and_only_to_its_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let ca = folder.path().join("ca");
+    std::fs::write(&ca, certificate.pem()).unwrap();
+    let private = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der()).into();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = builder.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], private).unwrap();
+    let config = Arc::new(config);
+    for (tls, is_known) in
+        [MailTls::Implicit, MailTls::StartTls].into_iter().flat_map(|tls| [(tls, true), (tls, false)])
+    {
+        let config = Arc::clone(&config);
+        let (port, heard) = mail_server_that(move |mut stream| {
+            if tls == MailTls::StartTls {
+                stream.write_all(b"220 mail.test ESMTP\r\n").unwrap();
+                assert_eq!(play(&mut stream, "250-STARTTLS\r\n").pop().as_deref(), Some("STARTTLS"));
+            }
+            let mut encrypted = rustls::StreamOwned::new(rustls::ServerConnection::new(config).unwrap(), stream);
+            if tls == MailTls::Implicit && encrypted.write_all(b"220 mail.test ESMTP\r\n").is_err() {
+                return Vec::new();
+            }
+            play(&mut encrypted, "")
+        });
+        let mut targets = mail(port, tls, None);
+        targets.mails[0].ca = is_known.then(|| ca.clone());
+        let target = &targets.mails[0];
+        let mailer = mail::Mailer::new(target, &Passwords::default(), &mut SystemAuthorities::default()).unwrap();
+        let sent = mailer.send(&message());
+        let lines = heard.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(sent.is_ok(), is_known, "{tls:?} {sent:?}");
+        assert_eq!(lines.iter().any(|line| line.starts_with("MAIL FROM")), is_known, "{lines:?}");
+    }
 }
 
 #[test]

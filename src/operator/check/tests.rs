@@ -336,3 +336,16 @@ fn a_recovery_that_restarts_without_a_way_to_any_agent_is_warned_of() {
         assert_eq!(warnings, expected, "{recovery} {top}");
     }
 }
+
+#[test]
+fn a_user_of_a_board_who_has_no_password_is_told_once_for_each_machine() {
+    let count = |machine: &str, recovery: &str| {
+        let servers = format!("server \"s\" \"10.0.0.1:9000\" {{ {machine} }}; server \"t\" \"10.0.0.1:9001\"");
+        let text = format!("listen \"127.0.0.1:8080\"\npool \"a\" {{ {servers}; {recovery} }}\nrule use=\"a\"\n");
+        let report = checked(&text);
+        report.warnings.iter().filter(|warning| warning.to_string().contains("has no password")).count()
+    };
+    assert_eq!(count("machine ipmi=\"10.0.9.1\" user=\"me\"", "recovery { ipmi }"), 1);
+    assert_eq!(count("machine ipmi=\"10.0.9.1\"", "recovery { ipmi }"), 0);
+    assert_eq!(count("machine ipmi=\"10.0.9.1\" user=\"me\" password-file=\"p\"", "recovery { ipmi }"), 0);
+}

@@ -21,6 +21,7 @@ pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
     queues_that_nobody_tells(config, warnings);
     reports_that_nobody_sends(config, warnings);
     restarts_that_nobody_is_told_of(config, warnings);
+    users_without_passwords(config, warnings);
     idle_keys(config, warnings);
     overlapping_listeners(config, warnings);
     unserved_listeners(config, warnings);
@@ -98,6 +99,25 @@ fn restarts_that_nobody_is_told_of(config: &Config, warnings: &mut Vec<Problem>)
                     "add: feedback \"10.0.0.100:7946\" { key-file \"agents.key\" }, or write `restart #false` here",
                 ),
             );
+        }
+    }
+}
+
+/// Boards of machines at which we are somebody who has no password.
+fn users_without_passwords(config: &Config, warnings: &mut Vec<Problem>) {
+    let mut seen = HashSet::new();
+    for (pool, places) in config.pools.iter().zip(&config.places.pools) {
+        for (server, place) in pool.servers.iter().zip(&places.servers) {
+            let machine = config.machines.get(&config.machines.name_of(&server.id));
+            let Some((machine, board)) = machine.and_then(|machine| Some((machine, machine.ipmi.as_ref()?))) else {
+                continue;
+            };
+            let Some(user) = board.user.as_ref().filter(|_| board.password_file.is_none()) else { continue };
+            if seen.insert(&machine.name) {
+                let message = format!("the user `{user}` of the machine `{}` has no password", machine.name);
+                let problem = Problem::at(place, message).as_warning().label("few boards let such a user in");
+                warnings.push(problem.help("machine ipmi=\"10.0.9.1\" user=\"me\" password-file=\"FILE\""));
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::address;
 use super::field::{self, is_token, is_value};
 use super::node::{Node, Value};
 use super::problem::{Problem, Problems};
-use crate::pure::check::{BodyRegex, CheckConfig, CheckKind, CheckTimes, GrpcCheck, HttpCheck, StatusSet};
+use crate::pure::check::{ANSWER_MAX, BodyRegex, CheckConfig, CheckKind, CheckTimes, GrpcCheck, HttpCheck, StatusSet};
 use crate::pure::pool::{Address, Server, Upstream, UpstreamProtocol};
 
 /// The settings, and nodes, that belong to some kinds alone.
@@ -245,6 +245,11 @@ fn read_body(value: Value<'_>, problems: &mut Problems) -> Option<String> {
         problems.add(problem.help("leave it out, or write what has to be in the body"));
         return None;
     }
+    if text.len() > ANSWER_MAX {
+        let message = format!("a check looks at {} KiB of a body, and this is longer", ANSWER_MAX / 1024);
+        problems.add(Problem::at(&value.place(), message).label("never found").help("write a part of it"));
+        return None;
+    }
     Some(text.to_owned())
 }
 
@@ -259,7 +264,13 @@ fn read_body_regex(value: Value<'_>, problems: &mut Problems) -> Option<BodyRege
         };
         problems.add(Problem::at(&value.place(), "this is no regular expression").label(message));
     };
-    BodyRegex::new(value.text()?).map_err(wrong).ok()
+    let text = value.text()?;
+    if text.is_empty() {
+        let problem = Problem::at(&value.place(), "every body matches this").label("nothing to look for");
+        problems.add(problem.help("leave it out, or write what the body has to match"));
+        return None;
+    }
+    BodyRegex::new(text).map_err(wrong).ok()
 }
 
 fn read_field(node: Node<'_>, problems: &mut Problems) -> Option<(String, String)> {
@@ -344,6 +355,19 @@ mod tests {
         );
         assert_eq!(read("upstream \"h2\"; check \"tls\"").kind, CheckKind::Tls);
         assert_eq!(read("check \"icmp\"").kind, CheckKind::Icmp);
+    }
+
+    #[test]
+    fn a_body_that_could_never_be_found_or_always_is_refused() {
+        let refused = |setting: &str| {
+            let text = format!(
+                "listen \"127.0.0.1:1\"\npool \"p\" {{ server \"a\" \"127.0.0.1:2\"; check \"http\" {setting} }}\nrule use=\"p\""
+            );
+            crate::pure::config::load_text(&text).err().map(|errors| errors.to_string()).unwrap_or_default()
+        };
+        assert!(refused(&format!("body={:?}", "x".repeat(ANSWER_MAX + 1))).contains("looks at 64 KiB of a body"));
+        assert_eq!(refused(&format!("body={:?}", "x".repeat(ANSWER_MAX))), "");
+        assert!(refused("body-regex=\"\"").contains("every body matches this"));
     }
 
     #[test]

@@ -9,6 +9,11 @@ pub(super) fn read(pool: Node<'_>, problems: &mut Problems) -> Option<FeedbackCo
     let dry_run = pool.setting("feedback-dry-run");
     let is_dry_run = dry_run.as_ref().and_then(|value| value.switch()).unwrap_or(false);
     let Some(node) = pool.child("feedback") else {
+        if let Some(value) = dry_run.filter(|_| !follows_reports(pool)) {
+            let problem = Problem::at(&value.place(), "nothing in this pool follows what servers report");
+            let problem = problem.label("a dry run of nothing");
+            problems.add(problem.help(r#"add what it is to try: feedback "capacity""#));
+        }
         return is_dry_run.then(|| FeedbackConfig { is_dry_run, ..FeedbackConfig::default() });
     };
     let mode = match node.argument(0).and_then(|value| value.text()) {
@@ -31,6 +36,12 @@ pub(super) fn read(pool: Node<'_>, problems: &mut Problems) -> Option<FeedbackCo
         is_dry_run,
         ..usual
     })
+}
+
+/// Whether shares follow reports without a `feedback`.
+fn follows_reports(pool: Node<'_>) -> bool {
+    let method = pool.child("scheduler").and_then(|node| node.argument(0)).and_then(|value| value.text());
+    method == Some("fb-wlc")
 }
 
 /// K1 to K4: a preset, or all that are given, which must be 100 together.

@@ -12,6 +12,7 @@ use super::{
     address, agent_check, answers, check, detection, feedback, limits, persist, recovery, scheduler, upstream_tls,
 };
 use crate::base::id::ServerId;
+use crate::base::letters::is_deceptive;
 use crate::pure::pool::{Pool, Server, UpstreamProtocol};
 use crate::pure::proxy_protocol::Version;
 
@@ -81,11 +82,14 @@ fn read_servers(node: Node<'_>, pool: &Arc<str>, problems: &mut Problems) -> Vec
 
 /// Whether a text can be a name: not empty, not long, nothing in it that would spoil logs and orders.
 pub(super) fn is_name(name: &str, place: super::source::Place, noun: &str, problems: &mut Problems) -> bool {
-    let is_plain = |letter: char| !letter.is_control() && !letter.is_whitespace() && letter != '/';
+    let is_plain = |letter: char| !is_deceptive(letter) && !letter.is_whitespace() && letter != '/';
     let is_good = !name.is_empty() && name.len() <= 128 && name.chars().all(is_plain);
     if !is_good {
         let problem = Problem::at(&place, format!("this is no name of a {noun}")).label("not this");
-        problems.add(problem.help("a name has 1 to 128 letters, none of them a space or `/`"));
+        problems.add(
+            problem
+                .help("a name has 1 to 128 letters, none of them a space, `/` or one that turns the order of letters"),
+        );
     }
     is_good
 }
