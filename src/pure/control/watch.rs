@@ -499,9 +499,10 @@ impl Watch {
         let connects =
             (self.is_refused || has_fallen && is_check_refused) && !self.voices.is_agent_sure_it_lives(now, stretch);
         let have_failed = has_fallen && (!self.suspicion.has_overload() || of_checks(|checks| checks.has_no_way));
-        let checks = have_failed || is_check_refused && self.is_refused;
         let silence = self.suspicion.has(Cause::Silence);
         let agent = self.voices.is_agent_a_witness(now, stretch);
+        // A check that is refused leaves no doubt where anybody else speaks.
+        let checks = have_failed || is_check_refused && (self.is_refused || silence || agent);
         let witnesses = [connects, checks, silence, agent].into_iter().filter(|speaks| *speaks).count();
         witnesses >= 2
     }

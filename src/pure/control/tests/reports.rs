@@ -275,6 +275,15 @@ fn two_sources_that_disagree_leave_it_suspect() {
 }
 
 #[test]
+fn an_agent_that_says_down_and_one_refused_check_are_enough() {
+    let mut talk = three();
+    talk.speaking.remove(0);
+    talk.result = REFUSED;
+    talk.says(S0, |report| report.service = Service::Down);
+    assert!(talk.time_to(State::Down) <= CHECK_INTERVAL);
+}
+
+#[test]
 fn an_agent_that_restarts_has_broken_no_promise() {
     let mut talk = three();
     talk.speaking.remove(0);
