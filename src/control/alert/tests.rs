@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
 use aws_lc_rs::hmac;
 
@@ -267,13 +267,13 @@ fn message() -> Message {
 fn try_at(greeting: &'static [u8], piece: &'static [u8], every: Duration, tls: MailTls) -> (Failure, usize) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
+    let (goes_on, over) = channel::<()>();
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut said = 0;
         let mut say = |bytes: &[u8]| stream.write_all(bytes).map(|()| said += bytes.len());
         let mut is_heard = say(greeting);
-        while is_heard.is_ok() {
-            std::thread::sleep(every);
+        while is_heard.is_ok() && over.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
             is_heard = say(piece);
         }
         said
@@ -282,6 +282,7 @@ fn try_at(greeting: &'static [u8], piece: &'static [u8], every: Duration, tls: M
     let mailer =
         mail::Mailer::new(&targets.mails[0], &Passwords::default(), &mut SystemAuthorities::default()).unwrap();
     let failure = mailer.send(&message()).unwrap_err();
+    drop(goes_on);
     (failure, server.join().unwrap())
 }
 
