@@ -7,11 +7,16 @@
 mod binaries;
 
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use binaries::{LOADTEST, pointsman};
 
+/// Two experiments at once would take each other's cores, and now and then each other's ports.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 #[test]
 fn an_experiment_ends_with_a_table_and_pictures_and_loses_no_request() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let results = std::env::temp_dir().join(format!("loadtest-results-{}", std::process::id()));
     let experiment = Command::new(LOADTEST)
         .args(["cache", "--quick", "--products", "rr", "--keys", "1000", "--seconds", "1", "--load", "0.1"])
@@ -35,6 +40,7 @@ fn an_experiment_ends_with_a_table_and_pictures_and_loses_no_request() {
 
 #[test]
 fn killing_a_server_ends_with_a_table_and_a_picture_and_loses_no_request() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let results = std::env::temp_dir().join(format!("loadtest-kill-results-{}", std::process::id()));
     let experiment = Command::new(LOADTEST)
         .args(["kill", "--quick", "--products", "pointsman", "--faults", "killed", "--rate", "100"])
