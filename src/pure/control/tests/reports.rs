@@ -333,6 +333,16 @@ fn a_server_that_said_it_would_stop_and_did_is_missed() {
 }
 
 #[test]
+fn an_agent_that_leaves_its_dead_server_makes_nobody_try_it() {
+    let mut talk = three();
+    talk.speaking.remove(0);
+    talk.result = REFUSED;
+    talk.time_to(State::Down);
+    talk.says(S0, |report| report.service = Service::Leaving);
+    assert_eq!(talk.bench.state(0), State::Down, "one that is drained still serves its clients");
+}
+
+#[test]
 fn a_server_that_goes_from_maintenance_into_trouble_gets_not_a_request_between() {
     for before in [Service::Maintenance, Service::Leaving] {
         let mut talk = three();

@@ -79,6 +79,8 @@ impl Watch {
             return None;
         }
         let order = match service {
+            // Who is dead has no clients that it could finish with.
+            Service::Leaving if self.state == State::Down => return None,
             Service::Leaving => Order::Drain,
             Service::Maintenance => Order::Maintain,
             Service::Up if is_out => Order::Enable,
