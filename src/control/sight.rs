@@ -6,12 +6,9 @@ use std::time::Duration;
 
 use crate::base::time::Timestamp;
 use crate::pure::control::OutcomeSummary;
+use crate::pure::control::watch::SILENT_REQUESTS_MIN;
 use crate::pure::feedback::report::Report;
 use crate::shared::counters::{Ended, ServerRecord};
-
-/// With fewer unanswered requests than so many a server that sends nothing is not called silent: it may work on each of them.
-/// The time begins when so many have come together, so that one that waits for minutes makes no burst look old.
-pub const SILENCE_REQUESTS: u32 = 8;
 
 /// How often the time in which it answers is looked at, once it is known: it is a sum over all steps.
 const P99_EVERY: Duration = Duration::from_secs(1);
@@ -21,7 +18,7 @@ const P99_EVERY: Duration = Duration::from_secs(1);
 pub struct Sight {
     ended: Option<Ended>,
     connect_failures: u32,
-    /// Since when so many requests wait that silence counts.
+    /// Since when so many requests wait that silence counts: one that has waited for minutes makes no burst look old.
     crowded: Option<Timestamp>,
     /// Since when any waits.
     waiting: Option<Timestamp>,
@@ -68,7 +65,7 @@ impl Sight {
     }
 
     fn silence(&mut self, now: Timestamp, outstanding: u32, heard: Timestamp) -> Option<Duration> {
-        if outstanding < SILENCE_REQUESTS {
+        if outstanding < SILENT_REQUESTS_MIN {
             self.crowded = None;
             return None;
         }

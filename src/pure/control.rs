@@ -294,8 +294,9 @@ impl Control {
         match event {
             Event::Tick => self.tick(now, effects),
             Event::Outcomes(slot, seen) => {
-                let (silence, may_bar) = (self.silence_of(now, slot, &seen), self.may_bar(slot));
-                self.update(now, slot, effects, |watch, rng| watch.saw(now, &seen, silence, may_bar, rng));
+                let silence = self.silence_of(now, slot, &seen);
+                self.update(now, slot, effects, |watch, rng| watch.saw(now, &seen, silence, rng));
+                self.bar_if_failing(now, slot, effects);
                 self.fall_if_dead(now, slot, effects);
             }
             Event::Report(slot, source, report) => {
@@ -363,23 +364,27 @@ impl Control {
             return None;
         }
         // One that has not answered yet may be as slow as the slowest of its pool.
-        let of_pool = || {
-            let slots = self.pools.get(&watch.id().pool).map(|pool| pool.slots.as_slice()).unwrap_or_default();
-            slots.iter().filter_map(|slot| self.servers.get(slot)?.p99).max()
-        };
+        let of_pool = || self.pool_of(slot).iter().filter_map(|slot| self.servers.get(slot)?.p99).max();
         let p99 = seen.p99.or(watch.p99).or_else(of_pool)?;
         Some(SILENCE_MIN.max(p99 * 4).mul_f64(self.guard.factor()))
     }
 
-    /// Whether the pool can do without one more server most of whose requests fail: half of it is to be left.
-    fn may_bar(&self, slot: ServerSlot) -> bool {
-        let Some(pool) = self.servers.get(&slot).and_then(|watch| self.pools.get(&watch.id().pool)) else {
-            return false;
-        };
+    /// Suspects a server most of whose requests fail, where its pool can do without it: half of the pool is to be left.
+    fn bar_if_failing(&mut self, now: Timestamp, slot: ServerSlot, effects: &mut Vec<Effect>) {
+        let Some(failing) = self.servers.get(&slot).and_then(|watch| watch.failing(now)) else { return };
+        let pool = self.pool_of(slot);
         let is_barred = |other: &&ServerSlot| {
             **other != slot && self.servers.get(other).is_some_and(|watch| watch.has_cause(Cause::FailureRate))
         };
-        (pool.slots.iter().filter(is_barred).count() + 1) * 2 <= pool.slots.len()
+        if (pool.iter().filter(is_barred).count() + 1) * 2 <= pool.len() {
+            self.update(now, slot, effects, |watch, rng| watch.accuse(now, Cause::FailureRate, failing, rng));
+        }
+    }
+
+    /// The servers of a server's pool.
+    fn pool_of(&self, slot: ServerSlot) -> &[ServerSlot] {
+        let pool = self.servers.get(&slot).and_then(|watch| self.pools.get(&watch.id().pool));
+        pool.map(|pool| pool.slots.as_slice()).unwrap_or_default()
     }
 
     /// What is known of a server, the latest last.
@@ -408,10 +413,8 @@ impl Control {
 
     /// Whether another server of the same pool could get requests, in panic at least.
     fn has_other(&self, slot: ServerSlot) -> bool {
-        self.servers.get(&slot).is_some_and(|watch| {
-            let is_other = |(other, _): &(&ServerSlot, &Watch)| **other != slot;
-            self.servers.iter().filter(is_other).any(|(_, other)| other.can_stand_in_for(watch))
-        })
+        let can_stand_in = |other: &ServerSlot| self.servers.get(other).is_some_and(Watch::can_stand_in);
+        self.pool_of(slot).iter().any(|other| *other != slot && can_stand_in(other))
     }
 
     fn update(

@@ -28,7 +28,7 @@ mod reports;
 /// So many connects in a row that fail make a server Suspect.
 pub const CONNECT_FAILURES_MAX: u32 = 3;
 
-/// So many requests must wait for silence to mean anything.
+/// So many requests must wait for silence to mean anything: a server may work on each of fewer.
 pub const SILENT_REQUESTS_MIN: u32 = 8;
 
 /// The least silence that means anything.
@@ -270,20 +270,17 @@ impl Watch {
         })
     }
 
-    /// Requests have seen something. `silence` is how long it may send nothing; `None`: that means nothing here. `may_bar`:
-    /// whether its pool can do without it, should too many of its requests fail.
+    /// Requests have seen something. `silence` is how long it may send nothing; `None`: that means nothing here.
     pub(super) fn saw(
         &mut self,
         now: Timestamp,
         seen: &OutcomeSummary,
         silence: Option<Duration>,
-        may_bar: bool,
         rng: &mut Rng,
     ) -> Option<Turn> {
         self.window.add(now, seen.ended, seen.failed);
         self.p99 = seen.p99.or(self.p99);
-        let is_operators = matches!(self.state, State::Drained | State::Maintenance);
-        if is_operators || self.detection.mode == DetectMode::Classic {
+        if !self.is_judged_by_requests() {
             return None;
         }
         let in_a_row = seen.connect_failures_in_a_row;
@@ -305,10 +302,18 @@ impl Watch {
             }
             turn = turn.or(self.accuse(now, Cause::Silence, Sign::Silent(seen.outstanding, quiet), rng));
         }
-        if let Some((failed, ended)) = self.window.alarming(now).filter(|_| may_bar) {
-            turn = turn.or(self.accuse(now, Cause::FailureRate, Sign::RequestsFailed(failed, ended), rng));
-        }
         turn
+    }
+
+    const fn is_judged_by_requests(&self) -> bool {
+        let is_out = matches!(self.state, State::Drained | State::Maintenance);
+        !is_out && matches!(self.detection.mode, DetectMode::Evidence)
+    }
+
+    /// What speaks against it where too many of its requests fail.
+    pub(super) fn failing(&self, now: Timestamp) -> Option<Sign> {
+        let (failed, ended) = self.window.alarming(now).filter(|_| self.is_judged_by_requests())?;
+        Some(Sign::RequestsFailed(failed, ended))
     }
 
     /// Whether its unanswered requests are to be sent elsewhere: it sends nothing. Asked once, it is forgotten.
@@ -317,7 +322,7 @@ impl Watch {
     }
 
     /// Something speaks against it.
-    fn accuse(&mut self, now: Timestamp, cause: Cause, sign: Sign, rng: &mut Rng) -> Option<Turn> {
+    pub(super) fn accuse(&mut self, now: Timestamp, cause: Cause, sign: Sign, rng: &mut Rng) -> Option<Turn> {
         let is_known = self.suspicion.has(cause);
         self.suspicion.add(now, cause);
         if !is_known {
@@ -417,9 +422,9 @@ impl Watch {
         }
     }
 
-    /// Whether requests that `other` can't get could come here.
-    pub(super) fn can_stand_in_for(&self, other: &Self) -> bool {
-        self.id.pool == other.id.pool && !self.whole.is_zero() && self.state.allows(Wanted::InPanic)
+    /// Whether requests that another of its pool can't get could come here.
+    pub(super) const fn can_stand_in(&self) -> bool {
+        !self.whole.is_zero() && self.state.allows(Wanted::InPanic)
     }
 
     /// A check has ended. The result of one that is not expected (any more) says nothing.
