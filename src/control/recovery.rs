@@ -7,8 +7,6 @@ mod ipmi;
 mod wake;
 
 use std::collections::BTreeMap;
-use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -197,35 +195,12 @@ async fn ping(endpoint: &Endpoint) -> Result<(), StepFailure> {
         // It is this machine.
         return Ok(());
     }
-    match probe_address(endpoint) {
-        None => return Err(StepFailure::NotDone("its address is not known".to_owned())),
-        Some(address) => has_way(address).map_err(|error| {
-            // The fault may be ours.
-            StepFailure::NotDone(format!("there is no way from here: {error}"))
-        })?,
-    }
     for _ in 1..PINGS {
         if let Ok(()) = probe::ping(endpoint, PING_TIMEOUT).await {
             return Ok(());
         }
     }
     probe::ping(endpoint, PING_TIMEOUT).await.map_err(failure)
-}
-
-/// Where a server's machine is asked.
-fn probe_address(endpoint: &Endpoint) -> Option<SocketAddr> {
-    match &endpoint.server.address {
-        Address::Socket(address) => Some(*address),
-        Address::Name(..) => endpoint.named_from_last_good().next().map(|(_, address)| address),
-        Address::Unix(_) => None,
-    }
-}
-
-/// Whether this machine knows a way there. Nothing is sent.
-fn has_way(address: SocketAddr) -> io::Result<()> {
-    let any = if address.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
-    let any: SocketAddr = any;
-    UdpSocket::bind(any)?.connect(address)
 }
 
 fn failure(error: ProbeError) -> StepFailure {

@@ -58,8 +58,8 @@ pub(super) async fn ping_address(mut address: SocketAddr, sockets: &[Type]) -> R
     address.set_port(0);
     let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
     let socket = open(family, sockets)?;
-    // Then the system takes messages of this address alone.
-    socket.connect(&address.into()).map_err(classify)?;
+    // Then the system takes messages of this address alone. It asks nobody: where it knows no way, the fault may be ours.
+    socket.connect(&address.into()).map_err(|error| ProbeError::NotRun(NotRun::NoWay(error)))?;
     // The runtime reads and writes it like one of UDP: in messages.
     let socket = UdpSocket::from_std(socket.into()).map_err(|error| ProbeError::NotRun(NotRun::Exhausted(error)))?;
     let mut nonce = Nonce::default();
