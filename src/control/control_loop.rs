@@ -276,14 +276,18 @@ impl ControlLoop {
     /// Tells what requests have seen of each server since the last time, where that is anything.
     fn gather_outcomes(&mut self) {
         let now = time::now();
-        let Self { servers, sights, control, effects, .. } = self;
+        let Self { servers, sights, control, effects, follow_up, .. } = self;
+        let mut tell = |event: Event<'_>| {
+            follow_up.note();
+            control.handle(now, event, effects);
+        };
         for (slot, endpoint) in servers {
             let sight = sights.entry(*slot).or_default();
             if let Some(summary) = sight.look(now, &endpoint.record) {
-                control.handle(now, Event::Outcomes(*slot, summary), effects);
+                tell(Event::Outcomes(*slot, summary));
             }
             if let Some(report) = sight.load(&endpoint.record) {
-                control.handle(now, Event::Report(*slot, Source::Orca, &report), effects);
+                tell(Event::Report(*slot, Source::Orca, &report));
             }
         }
     }

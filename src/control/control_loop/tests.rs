@@ -3,6 +3,7 @@
 use socket2::{Domain, Socket, Type};
 
 use super::*;
+use crate::pure::feedback::orca::Utilization;
 use crate::pure::pool::SchedulerConfig;
 use crate::shared::lease::Lease;
 use crate::shared::outcome::Outcome;
@@ -18,18 +19,24 @@ fn refusing() -> (Socket, u16) {
 
 struct Bench {
     store: Arc<SnapshotStore>,
+    reports: Arc<ControlReportStore>,
     handle: Handle,
 }
 
 impl Bench {
     fn new(ports: &[u16]) -> Self {
         let store = Arc::new(store_of(vec![pool(ports)]));
-        let (workers, reports, equipment) = (Vec::new(), Arc::default(), Equipment::default());
-        let connectors = &Connectors::default();
-        let inputs = Inputs::none(store.process());
-        let handle =
-            start(Start { store: Arc::clone(&store), workers, connectors, reports, equipment, inputs }).unwrap();
-        Self { store, handle }
+        let reports = Arc::<ControlReportStore>::default();
+        let handle = start(Start {
+            store: Arc::clone(&store),
+            workers: Vec::new(),
+            connectors: &Connectors::default(),
+            reports: Arc::clone(&reports),
+            equipment: Equipment::default(),
+            inputs: Inputs::none(store.process()),
+        })
+        .unwrap();
+        Self { store, reports, handle }
     }
 
     fn request(&self, index: usize, outcome: Outcome) {
@@ -90,6 +97,20 @@ fn a_pool_of_one_suspected_server_is_in_panic_until_the_server_is_back() {
     socket.listen(8).unwrap();
     bench.wait_for("the panic is over", |bench| !bench.store.load().pools[0].in_panic);
     assert_eq!(bench.state(0), State::Up);
+    bench.handle.stop();
+}
+
+#[test]
+fn what_answers_say_of_a_servers_load_is_seen_without_any_other_event() {
+    let bench = Bench::new(&[1]);
+    let endpoint = Arc::clone(&bench.store.load().pools[0].endpoints[0]);
+    let is_known = |bench: &Bench| {
+        let report = bench.reports.load();
+        report.servers.get(&endpoint.record.slot).map(|server| server.feedback.is_some())
+    };
+    bench.wait_for("nothing is known", |bench| is_known(bench) == Some(false));
+    endpoint.record.load_said.say(Utilization { cpu: Some(0.5), memory: None }, time::now());
+    bench.wait_for("its load is known", |bench| is_known(bench) == Some(true));
     bench.handle.stop();
 }
 
