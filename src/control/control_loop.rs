@@ -387,17 +387,20 @@ impl ControlLoop {
     }
 
     fn carry_out(&mut self) {
-        let (mut changes, mut maxima, mut silent) = (Vec::new(), Vec::new(), Vec::new());
+        if self.effects.is_empty() {
+            return;
+        }
+        let (mut changes, mut silent) = (Vec::new(), Vec::new());
         let snapshot = self.store.load();
         for effect in self.effects.drain(..) {
             match effect {
                 Effect::SetState(slot, state) => {
-                    changes.push(StateChange { slot, state, share: None });
+                    changes.push(StateChange::new(slot, state));
                     self.follow_up.changed(time::now(), slot, &self.control);
                 }
                 Effect::SetShare(slot, share) => {
                     if let Some(state) = self.control.state(slot) {
-                        changes.push(StateChange { slot, state, share: Some(share) });
+                        changes.push(StateChange { share: Some(share), ..StateChange::new(slot, state) });
                     }
                 }
                 Effect::ForgetConnectFailures(slot) => {
@@ -417,7 +420,11 @@ impl ControlLoop {
                 }
                 Effect::TakeBack(slot) => silent.push(slot),
                 Effect::Ask(slot) => self.inputs.order(slot, AgentOrder::Question),
-                Effect::SetMax(slot, max) => maxima.push((slot, max)),
+                Effect::SetMax(slot, max) => {
+                    if let Some(state) = self.control.state(slot) {
+                        changes.push(StateChange { max: Some(max), ..StateChange::new(slot, state) });
+                    }
+                }
                 Effect::SetCounter(slot, counter) => {
                     if let Some(endpoint) = self.servers.get(&slot) {
                         endpoint.record.load.set_counter(counter);
@@ -433,9 +440,6 @@ impl ControlLoop {
                 Effect::TellLate(late, factor) => tell_late(late, factor, &self.said_late),
                 Effect::Tell(change) => tell(&change),
             }
-        }
-        if !maxima.is_empty() {
-            self.store.set_maxima(&maxima);
         }
         if !changes.is_empty() {
             self.store.set_states(&changes);

@@ -168,7 +168,7 @@ impl PoolSnapshot {
     }
 }
 
-/// A new state of a server, and its share where that changes with it.
+/// A new state of a server, and what changes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateChange {
     /// The server.
@@ -177,9 +177,19 @@ pub struct StateChange {
     pub state: State,
     /// Its share; `None`: as it was.
     pub share: Option<Share>,
+    /// What it says itself of the requests that it may have at once; `None`: nothing new.
+    pub max: Option<OwnMax>,
 }
 
-/// How many requests a server may have at once by its own word; `None`: it says nothing.
+impl StateChange {
+    /// A new state, and all else as it was.
+    pub const fn new(slot: ServerSlot, state: State) -> Self {
+        Self { slot, state, share: None, max: None }
+    }
+}
+
+/// How many requests a server may have at once by its own word, and never more than the configuration says; `None`: it says
+/// nothing.
 pub type OwnMax = Option<u32>;
 
 /// Where the snapshot is kept, and changed by control.
@@ -217,94 +227,63 @@ impl SnapshotStore {
     /// Publishes new states, all at once. Only the pools in which something changes are made anew. Servers that are no
     /// longer configured are passed over.
     pub fn set_states(&self, changes: &[StateChange]) {
-        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = self.current.load_full();
-        let mut pools = old.pools.clone();
-        for change in changes {
-            let Some((pool, position)) = registry.place(change.slot) else { continue };
-            let Some(pool) = pools.get_mut(pool) else { continue };
-            let Some(candidate) = pool.candidates.get(position) else { continue };
-            let share = change.share.unwrap_or(candidate.share);
-            if (candidate.state, candidate.share) == (change.state, share) {
-                continue;
+        self.change_pools(|registry, pools| {
+            for change in changes {
+                let Some((pool, position)) = registry.place(change.slot) else { continue };
+                let Some(pool) = pools.get_mut(pool) else { continue };
+                let Some(candidate) = pool.candidates.get(position) else { continue };
+                let share = change.share.unwrap_or(candidate.share);
+                let max = change.max.map_or(candidate.max, |own| candidate.server.max.into_iter().chain(own).min());
+                if (candidate.state, candidate.share, candidate.max) == (change.state, share, max) {
+                    continue;
+                }
+                // Copied once for several changes: the copy has no other holder.
+                if let Some(candidate) = Arc::make_mut(pool).candidates.get_mut(position) {
+                    (candidate.state, candidate.share, candidate.max) = (change.state, share, max);
+                }
             }
-            // Copied once for several changes: the copy has no other holder.
-            let pool = Arc::make_mut(pool);
-            if let Some(candidate) = pool.candidates.get_mut(position) {
-                candidate.state = change.state;
-                candidate.share = share;
-            }
-        }
-        if renew_changed(&mut pools, &old.pools, &mut registry) {
-            self.current.store(Arc::new(Snapshot {
-                config: Arc::clone(&old.config),
-                rules: Arc::clone(&old.rules),
-                pools,
-                whereabouts: old.whereabouts,
-                _alive: Alive::new(&self.process),
-            }));
-        }
-    }
-
-    /// Publishes how many requests servers may have at once by their own word; more than the configuration says they never may.
-    pub fn set_maxima(&self, maxima: &[(ServerSlot, OwnMax)]) {
-        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = self.current.load_full();
-        let mut pools = old.pools.clone();
-        for (slot, own) in maxima {
-            let Some((pool, position)) = registry.place(*slot) else { continue };
-            let Some(pool) = pools.get_mut(pool) else { continue };
-            let Some(candidate) = pool.candidates.get(position) else { continue };
-            let max = [candidate.server.max, *own].into_iter().flatten().min();
-            if candidate.max == max {
-                continue;
-            }
-            if let Some(candidate) = Arc::make_mut(pool).candidates.get_mut(position) {
-                candidate.max = max;
-            }
-        }
-        if renew_changed(&mut pools, &old.pools, &mut registry) {
-            self.current.store(Arc::new(Snapshot {
-                config: Arc::clone(&old.config),
-                rules: Arc::clone(&old.rules),
-                pools,
-                whereabouts: old.whereabouts,
-                _alive: Alive::new(&self.process),
-            }));
-        }
+        });
     }
 
     /// Publishes the addresses that servers' names have now. Where they are others than before, the server keeps number,
-    /// counters and share, and is thought of as up again, unless an operator has taken it out or it is on its way back. Returns whether any are.
+    /// counters and share; what it said of itself is forgotten, and it is thought of as up again, unless an operator has
+    /// taken it out or it is on its way back. Returns whether any are.
     pub fn set_addresses(&self, found: &[(ServerSlot, Arc<[SocketAddr]>)]) -> bool {
+        self.change_pools(|registry, pools| {
+            for (slot, addresses) in found {
+                let Some((pool, position)) = registry.place(*slot) else { continue };
+                let Some(pool) = pools.get_mut(pool) else { continue };
+                let Some(known) = pool.endpoints.get(position).map(Arc::clone) else { continue };
+                let Some(incarnation) = registry.resolve(&known.server.id, addresses) else { continue };
+                let pool = Arc::make_mut(pool);
+                if let Some(candidate) = pool.candidates.get_mut(position) {
+                    (candidate.incarnation, candidate.max) = (incarnation, candidate.server.max);
+                    if matches!(candidate.state, State::Suspect { .. } | State::Down) {
+                        candidate.state = State::Up;
+                    }
+                }
+                if let Some(endpoint) = pool.endpoints.get_mut(position) {
+                    let (server, record) = (Arc::clone(&known.server), Arc::clone(&known.record));
+                    let moved = Endpoint::new(server, record, incarnation, Arc::clone(addresses));
+                    *endpoint = Arc::new(moved.measured(known.is_measured));
+                }
+            }
+        })
+    }
+
+    /// Publishes what `change` makes of the pools. Returns whether it changes any.
+    fn change_pools(&self, change: impl FnOnce(&mut Registry, &mut [Arc<PoolSnapshot>])) -> bool {
         let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.current.load_full();
         let mut pools = old.pools.clone();
-        for (slot, addresses) in found {
-            let Some((pool, position)) = registry.place(*slot) else { continue };
-            let Some(pool) = pools.get_mut(pool) else { continue };
-            let Some(known) = pool.endpoints.get(position).map(Arc::clone) else { continue };
-            let Some(incarnation) = registry.resolve(&known.server.id, addresses) else { continue };
-            let pool = Arc::make_mut(pool);
-            if let Some(candidate) = pool.candidates.get_mut(position) {
-                candidate.incarnation = incarnation;
-                if matches!(candidate.state, State::Suspect { .. } | State::Down) {
-                    candidate.state = State::Up;
-                }
-            }
-            if let Some(endpoint) = pool.endpoints.get_mut(position) {
-                let (server, record) = (Arc::clone(&known.server), Arc::clone(&known.record));
-                let moved = Endpoint::new(server, record, incarnation, Arc::clone(addresses));
-                *endpoint = Arc::new(moved.measured(known.is_measured));
-            }
-        }
+        change(&mut registry, &mut pools);
         let has_changed = renew_changed(&mut pools, &old.pools, &mut registry);
         if has_changed {
             self.current.store(Arc::new(Snapshot {
                 config: Arc::clone(&old.config),
                 rules: Arc::clone(&old.rules),
                 pools,
-                whereabouts: registry.next_whereabouts(),
+                whereabouts: registry.whereabouts(),
                 _alive: Alive::new(&self.process),
             }));
         }
@@ -382,7 +361,7 @@ fn assemble(
         })
         .collect();
     registry.end();
-    Snapshot { config, rules, pools, whereabouts: registry.next_whereabouts(), _alive: Alive::new(process) }
+    Snapshot { config, rules, pools, whereabouts: registry.whereabouts(), _alive: Alive::new(process) }
 }
 
 fn assemble_pool(

@@ -201,7 +201,7 @@ fn requests_stay_where_they_are_if_there_is_nowhere_to_go_or_they_were_sent_ofte
             let scene = Scene::new(more).await;
             if !has_other {
                 let state = crate::pure::pool::State::Maintenance;
-                let change = crate::shared::snapshot::StateChange { slot: ServerSlot(1), state, share: None };
+                let change = crate::shared::snapshot::StateChange::new(ServerSlot(1), state);
                 scene.bench.store.set_states(&[change]);
             }
             let answer = ask(&scene.bench, "GET", "/plain", "");

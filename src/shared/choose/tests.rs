@@ -24,7 +24,7 @@ fn choose(
 }
 
 fn set(store: &SnapshotStore, slot: u32, state: State) {
-    store.set_states(&[StateChange { slot: ServerSlot(slot), state, share: None }]);
+    store.set_states(&[StateChange::new(ServerSlot(slot), state)]);
 }
 
 fn next(schedulers: &Schedulers, store: &SnapshotStore, pool: u32) -> Option<usize> {
@@ -194,7 +194,7 @@ fn a_backup_is_used_only_where_no_other_server_may_get_the_request() {
                 .map(|index| store.load().pools[0].candidates[index].server.id.server.to_string())
                 .collect()
         };
-        let set = |slot, state| store.set_states(&[StateChange { slot: ServerSlot(slot), state, share: None }]);
+        let set = |slot, state| store.set_states(&[StateChange::new(ServerSlot(slot), state)]);
         let slot_of = |name: &str| {
             let snapshot = store.load();
             snapshot.pools[0].candidates.iter().find(|candidate| &*candidate.server.id.server == name).unwrap().slot.0
@@ -287,7 +287,7 @@ fn a_client_that_belongs_to_a_server_gets_it_whatever_its_share_while_it_may() {
         (State::Down, 1),
         (State::Maintenance, 1),
     ] {
-        store.set_states(&[StateChange { slot: ServerSlot(0), state, share }]);
+        store.set_states(&[StateChange { share, ..StateChange::new(ServerSlot(0), state) }]);
         assert_eq!(own(&Tried::NONE, &mut trace), Some(index), "{state}");
     }
     set(&store, 0, State::Up);

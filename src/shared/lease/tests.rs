@@ -113,7 +113,7 @@ fn a_full_server_gets_no_more_and_a_full_pool_refuses() {
 #[test]
 fn a_pool_without_available_servers_or_one_that_is_gone_says_so() {
     let bench = Bench::new(&[("a", 1, 1, Some(1))]);
-    bench.store.set_states(&[StateChange { slot: ServerSlot(0), state: State::Maintenance, share: None }]);
+    bench.store.set_states(&[StateChange::new(ServerSlot(0), State::Maintenance)]);
     assert_eq!(bench.admit().unwrap_err(), Refused::NoneAvailable);
     bench.store.reload(config_of(Vec::new()), no_rules());
     assert_eq!(bench.admit().unwrap_err(), Refused::PoolGone);

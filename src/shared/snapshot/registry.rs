@@ -60,6 +60,7 @@ impl Registry {
     /// Begins a configuration.
     pub(super) fn begin(&mut self) {
         self.round += 1;
+        self.whereabouts += 1;
         self.places.clear();
     }
 
@@ -101,6 +102,7 @@ impl Registry {
         known.named = Arc::clone(addresses);
         known.incarnation += 1;
         known.record.moves(known.incarnation);
+        self.whereabouts += 1;
         Some(known.incarnation)
     }
 
@@ -125,9 +127,8 @@ impl Registry {
         self.generation
     }
 
-    /// A number that no state of all addresses has had.
-    pub(super) const fn next_whereabouts(&mut self) -> u64 {
-        self.whereabouts += 1;
+    /// Another for each configuration, and for each change of addresses.
+    pub(super) const fn whereabouts(&self) -> u64 {
         self.whereabouts
     }
 

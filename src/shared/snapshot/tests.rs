@@ -78,7 +78,7 @@ fn plain(name: &str, servers: &[TestServer<'_>]) -> Arc<Pool> {
 }
 
 fn set(store: &SnapshotStore, slot: u32, state: State) {
-    store.set_states(&[StateChange { slot: ServerSlot(slot), state, share: None }]);
+    store.set_states(&[StateChange::new(ServerSlot(slot), state)]);
 }
 
 fn states(pool: &PoolSnapshot) -> Vec<State> {
@@ -128,7 +128,7 @@ fn panic_is_found_when_the_snapshot_is_made() {
 fn a_share_changes_with_its_state_or_by_itself() {
     let store = store_of(vec![plain("a", &[("a1", 1, 3, None)])]);
     let share = Some(Share::from_units(77));
-    store.set_states(&[StateChange { slot: ServerSlot(0), state: State::Recovering, share }]);
+    store.set_states(&[StateChange { share, ..StateChange::new(ServerSlot(0), State::Recovering) }]);
     let candidate = store.load().pools[0].candidates[0].clone();
     assert_eq!((candidate.state, candidate.share), (State::Recovering, Share::from_units(77)));
     set(&store, 0, State::Up);
@@ -221,6 +221,21 @@ fn new_addresses_of_a_name_keep_all_but_state_and_failures() {
     // A reload that says the same keeps them.
     store.reload(Arc::clone(&after.config), no_rules());
     assert!(Arc::ptr_eq(&store.load().pools[0].endpoints[0], &pool.endpoints[0]));
+}
+
+#[test]
+fn what_a_server_said_it_takes_lasts_until_it_moves_and_is_never_more_than_the_rule_file_says() {
+    let store = store_of(vec![plain("a", &[("a1", 1, 1, Some(50))])]);
+    let max = || store.load().pools[0].candidates[0].max;
+    let says = |own| {
+        store.set_states(&[StateChange { max: Some(own), ..StateChange::new(ServerSlot(0), State::Up) }]);
+        max()
+    };
+    assert_eq!([says(Some(70)), says(None), says(Some(30))], [Some(50), Some(50), Some(30)]);
+    set(&store, 0, SUSPECT);
+    assert_eq!(max(), Some(30));
+    assert!(store.set_addresses(&[(ServerSlot(0), [SocketAddr::from(([127, 0, 0, 2], 1))].into())]));
+    assert_eq!(max(), Some(50), "who is there now has said nothing");
 }
 
 #[test]

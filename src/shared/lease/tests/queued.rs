@@ -44,7 +44,7 @@ impl Bench {
     }
 
     fn set(&self, slot: u32, state: State) {
-        self.store.set_states(&[StateChange { slot: ServerSlot(slot), state, share: None }]);
+        self.store.set_states(&[StateChange::new(ServerSlot(slot), state)]);
     }
 
     fn waiting(&self) -> u32 {
@@ -113,7 +113,7 @@ fn a_pool_without_bounds_that_comes_back_does_not_send_all_who_wait_to_its_first
     let bounds = QueueBounds { max: 9, ..BOUNDS };
     let servers = pool_of("p", Method::RoundRobin, &[("a", 1, 1, None), ("b", 2, 1, None), ("c", 3, 1, None)]);
     let bench = Bench::of(Arc::new(Pool { queue: Some(bounds), ..Pool::clone(&servers) }));
-    let all = |state| [0, 1, 2].map(|slot| StateChange { slot: ServerSlot(slot), state, share: None });
+    let all = |state| [0, 1, 2].map(|slot| StateChange::new(ServerSlot(slot), state));
     bench.store.set_states(&all(State::Maintenance));
     let mut waits: Vec<Wait> = (0..9).map(|_| bench.wait(None)).collect();
     let late = waits.split_off(6);
@@ -178,7 +178,7 @@ fn without_a_queue_a_persistent_request_whose_server_is_full_goes_elsewhere_at_o
     // Quiesced and drained it has its own clients still; in maintenance not even those.
     drop(at_a);
     for (state, server) in [(State::Drained, "a"), (State::Maintenance, "b")] {
-        bench.store.set_states(&[StateChange { slot: ServerSlot(0), state, share: Some(Share::ZERO) }]);
+        bench.store.set_states(&[StateChange { share: Some(Share::ZERO), ..StateChange::new(ServerSlot(0), state) }]);
         assert_eq!(server_of(&bench.place(Some(0))), server);
         assert_eq!(server_of(&bench.place(None)), "b");
     }
@@ -245,7 +245,7 @@ fn a_panic_passes_the_place_on() {
 fn a_client_of_a_server_that_takes_nobody_new_keeps_it_while_others_wait() {
     for state in [State::Up, State::Drained, State::Suspect { by_overload: true }] {
         let bench = bench(&[("a", 1, 1, Some(2)), ("b", 2, 1, Some(1))]);
-        bench.store.set_states(&[StateChange { slot: ServerSlot(0), state, share: Some(Share::ZERO) }]);
+        bench.store.set_states(&[StateChange { share: Some(Share::ZERO), ..StateChange::new(ServerSlot(0), state) }]);
         let at_b = bench.place(None);
         let (mut first, mut second) = (bench.wait(None), bench.wait(None));
         // There are as many as may wait, and two places at a, which is its clients' alone.
