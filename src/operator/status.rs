@@ -180,6 +180,11 @@ fn read_answer(bytes: &[u8]) -> Result<String, String> {
     String::from_utf8(body.to_vec()).map_err(|_| "its answer is no text".to_owned())
 }
 
+/// To so many parts of one.
+fn rounded(value: f64, parts: f64) -> f64 {
+    (value * parts).round() / parts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,6 +11,10 @@ use crate::pure::rule::compile::RuleSet;
 use crate::pure::rule::cover::{Shadow, regex_is_prefix};
 use crate::pure::rule::{Action, FieldChange, HostPattern};
 
+/// What helps where nobody listens to agents.
+const HOW_AGENTS_REPORT: &str =
+    "agents report where `feedback` stands at the top: feedback \"10.0.0.1:7946\" { key-file \"agents.key\" }";
+
 /// Adds all warnings of `config`.
 pub(super) fn find(config: &Config, warnings: &mut Vec<Problem>) {
     unused_pools(config, warnings);
@@ -183,9 +187,7 @@ fn queues_that_nobody_tells(config: &Config, warnings: &mut Vec<Problem>) {
             let place = places.scheduler.as_ref().unwrap_or(&places.node);
             let problem = Problem::at(place, format!("nobody can tell the run queues of the pool `{}`", pool.name));
             let problem = problem.as_warning().label("it goes by `wlc`");
-            warnings.push(problem.help(
-                "agents report where `feedback` stands at the top: feedback \"10.0.0.1:7946\" { key-file \"agents.key\" }",
-            ));
+            warnings.push(problem.help(HOW_AGENTS_REPORT));
         }
     }
 }
@@ -198,9 +200,7 @@ fn reports_that_nobody_sends(config: &Config, warnings: &mut Vec<Problem>) {
         let has_others = pool.orca.is_some() || pool.agent_check.is_some();
         let mut warn = |what: String, label: &str| {
             let problem = Problem::at(&places.node, what).as_warning().label(label.to_owned());
-            warnings.push(problem.help(
-                "agents report where `feedback` stands at the top: feedback \"10.0.0.1:7946\" { key-file \"agents.key\" }",
-            ));
+            warnings.push(problem.help(HOW_AGENTS_REPORT));
         };
         if is_classic && !listens {
             warn(

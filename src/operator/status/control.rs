@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::rounded;
 use crate::base::time::Timestamp;
 use crate::pure::alert::AlertCounts;
 use crate::pure::availability::{Figures, Tally};
@@ -82,9 +83,8 @@ pub struct AlertStatus {
 impl AvailabilityStatus {
     pub(super) fn of(tally: &Tally, now: Timestamp) -> Self {
         let Figures { failures, mtbf, mttr, uptime } = tally.figures(now);
-        let rounded = |value: f64| (value * 1e6).round() / 1e6;
         let (mtbf_seconds, mttr_seconds) = (mtbf.map(millis), mttr.map(millis));
-        Self { failures, mtbf_seconds, mttr_seconds, uptime: uptime.map(rounded) }
+        Self { failures, mtbf_seconds, mttr_seconds, uptime: uptime.map(|part| rounded(part, 1e6)) }
     }
 
     /// `99.8 %, failed 2 times, MTBF 12m 3s, MTTR 1.2s`.
@@ -158,7 +158,7 @@ impl From<AlertCounts> for AlertStatus {
 
 /// In seconds, to a thousandth.
 fn millis(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1_000.0).round() / 1_000.0
+    rounded(duration.as_secs_f64(), 1e3)
 }
 
 /// `0.2 s`, or from a minute on in the two largest units.

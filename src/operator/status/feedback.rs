@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::rounded;
 use crate::base::time::Timestamp;
 use crate::pure::control::view::FeedbackView;
 use crate::pure::feedback::weights::Rating;
@@ -67,7 +68,7 @@ impl FeedbackStatus {
 }
 
 fn thousandths(value: f64) -> f64 {
-    (value * 1_000.0).round() / 1_000.0
+    rounded(value, 1e3)
 }
 
 #[cfg(test)]

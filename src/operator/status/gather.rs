@@ -14,6 +14,7 @@ use super::report::{
     Answers, Failures, LocalityStatus, LogStatus, MovedKeys, PoolStatus, ProcessStatus, QueueStatus, ServerStatus,
     Status, TableStatus, TopKey,
 };
+use super::rounded;
 use crate::base::time::{self, Timestamp};
 use crate::pure::key_table::Usage;
 use crate::pure::pool::{Candidate, State};
@@ -164,9 +165,9 @@ fn server_status(
         bytes_to_client,
         latency_us: micros(load.latency()).checked_div(answers.total()),
         service_us: known(load.pace.service_nanos()),
-        peak_latency_us: Some(micros(load.pace.peak_latency(time::now()))).filter(|micros| *micros > 0),
-        capacity_per_second: load.pace.answers_per_second(time::now()).map(|answers| rounded(answers, 100.0)),
-        run_queue: load.run_queue.length(time::now()),
+        peak_latency_us: Some(micros(load.pace.peak_latency(now))).filter(|micros| *micros > 0),
+        capacity_per_second: load.pace.answers_per_second(now).map(|answers| rounded(answers, 100.0)),
+        run_queue: load.run_queue.length(now),
         keys,
         availability: known_to_control
             .and_then(|server| server.availability.as_ref())
@@ -233,9 +234,4 @@ const fn state_word(state: State) -> &'static str {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// To so many parts of one.
-fn rounded(value: f64, parts: f64) -> f64 {
-    (value * parts).round() / parts
 }
