@@ -15,7 +15,7 @@ use crate::cable::{self, Machine};
 use crate::catalogue::Ask;
 use crate::changes::{Change, first_after};
 use crate::clock;
-use crate::drawing::Lines;
+use crate::drawing::{self, Lines};
 use crate::experiment::Ground;
 use crate::failure::{Outcome, While};
 use crate::figures::{self, figure, milliseconds, time};
@@ -183,10 +183,8 @@ impl Kill {
             let targets = targets(*fault, &rows);
             text.push_str(&(table(&rows) + &target::text(&targets)));
             passed &= target::none_is_missed(&targets);
-            std::fs::create_dir_all(folder).doing(|| format!("making {}", folder.display()))?;
             let name = format!("kill-{}.svg", format!("{fault:?}").to_lowercase());
-            let picture = self.picture(*fault, &rows);
-            std::fs::write(folder.join(&name), picture).doing(|| format!("writing {name}"))?;
+            drawing::write(folder, &name, &self.picture(*fault, &rows))?;
         }
         Ok((text, passed))
     }
