@@ -83,8 +83,8 @@ pub struct Namespaces {
 pub struct Capacity {
     /// The server [default: one of this program's own, whose capacity is known]
     pub address: Option<SocketAddr>,
-    /// What is asked for
-    #[arg(long, default_value = "/")]
+    /// What is asked for there
+    #[arg(long, default_value = "/", requires = "address")]
     pub path: String,
     /// Seconds of each step
     #[arg(long, default_value_t = 2.0)]
