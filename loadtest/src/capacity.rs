@@ -17,7 +17,7 @@ use crate::catalogue::Ask;
 use crate::clock;
 use crate::experiment::Ground;
 use crate::failure::{Failure, Outcome, While};
-use crate::figures::{milliseconds, time};
+use crate::figures::{self, figure, milliseconds, time};
 use crate::machine;
 use crate::open_loop::Client;
 use crate::serve::Serve;
@@ -164,11 +164,10 @@ async fn ask(address: SocketAddr, path: &str, clients: usize, duration: Duration
     }
     clock::go_on()?;
     latencies.sort_unstable();
-    let count = u32::try_from(latencies.len()).unwrap_or(u32::MAX);
     Ok(Step {
         clients,
         throughput: figure(latencies.len()) / duration.as_secs_f64(),
-        mean: latencies.iter().sum::<Duration>().checked_div(count).unwrap_or_default(),
+        mean: figures::mean(&latencies).unwrap_or_default(),
         p99: statistics::percentile(&latencies, 0.99).unwrap_or_default(),
         failed,
     })
@@ -211,11 +210,6 @@ fn table(steps: &[Step], address: SocketAddr, knee: usize) -> String {
          its agent."
     );
     text
-}
-
-#[allow(clippy::cast_precision_loss, reason = "counts of requests")]
-fn figure(count: usize) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Draws figures as SVG: lines over time, and bars. It knows no more of SVG than that takes, and places everything by itself.
 
 use std::fmt::Write;
+use std::path::Path;
+
+use crate::failure::{Outcome, While};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 60.0;
@@ -15,6 +18,12 @@ const NAMES: f64 = 230.0;
 const TICKS: [f64; 7] = [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
 /// Told apart also by those who don't see all colours (Okabe and Ito 2008); the second time around, lines are broken.
 const COLOURS: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
+
+/// Writes a picture to a folder, which is made where it is missing.
+pub fn write(folder: &Path, name: &str, picture: &str) -> Outcome<()> {
+    std::fs::create_dir_all(folder).doing(|| format!("making {}", folder.display()))?;
+    std::fs::write(folder.join(name), picture).doing(|| format!("writing {name}"))
+}
 
 /// Lines over time.
 pub struct Lines {

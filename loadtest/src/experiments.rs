@@ -1,13 +1,12 @@
 //! The experiments as the command line names them: their sizes, long or quick, and their reports.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::contender::Contender;
 use crate::experiment::{Ground, Plan};
 use crate::failure::{Failure, Outcome};
 use crate::locality::{Locality, Mixed};
-use crate::options::{Cache, Placing, Uneven};
+use crate::options::{Cache, Placing, Stand, Uneven};
 use crate::proxy::Product;
 use crate::uneven;
 
@@ -32,15 +31,10 @@ fn counted(placing: &Placing, default: u64) -> Duration {
     seconds(placing.seconds.unwrap_or(default).clamp(1, 600))
 }
 
-/// Where pictures go, unless another folder was named.
-fn folder(placing: &Placing) -> PathBuf {
-    placing.results.clone().unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("results"))
-}
-
 fn set_up(placing: &Placing, contenders: &[Contender]) -> Outcome<Ground> {
-    let cores = (placing.proxy_core, placing.load_cores.clone());
     let products: Vec<Product> = contenders.iter().map(|contender| contender.product()).collect();
-    Ground::set_up(&products, placing.pointsman.clone(), cores)
+    let Stand { pointsman, proxy_core, load_cores, .. } = &placing.stand;
+    Ground::set_up(&products, pointsman.clone(), (*proxy_core, load_cores.clone()))
 }
 
 /// `loadtest cache`: the report, and whether no target was missed.
@@ -65,7 +59,7 @@ pub fn cache(options: &Cache) -> Outcome<(String, bool)> {
     let has_wlc = contenders.contains(&Contender::Wlc);
     let locality = Locality { contenders, exponents, keys, load: options.load, seed: placing.seed, plan };
     let tables = locality.run(&mut ground, say)?;
-    let (tables, passed) = locality.report(&tables, &folder(placing))?;
+    let (tables, passed) = locality.report(&tables, &placing.pictures.folder())?;
     let mut text = format!("# Where requests for the same content go\n\n{}\n{tables}", ground.facts.join("\n"));
     if has_wlc {
         let plan = Plan { down: Duration::ZERO, back: Duration::ZERO, ..plan };
@@ -84,7 +78,7 @@ pub fn uneven(options: &Uneven) -> Outcome<(String, bool)> {
     let plan = Plan { warm_up: seconds(warm_up), steady, down: Duration::ZERO, back: Duration::ZERO };
     let mut ground = set_up(placing, &contenders)?;
     let experiment = uneven::Uneven { contenders, seed: placing.seed, plan };
-    let (tables, passed) = experiment.run(&mut ground, &folder(placing), say)?;
+    let (tables, passed) = experiment.run(&mut ground, &placing.pictures.folder(), say)?;
     Ok((format!("# Servers of unlike speeds\n\n{}\n{tables}", ground.facts.join("\n")), passed))
 }
 

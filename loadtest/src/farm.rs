@@ -109,13 +109,17 @@ async fn accept(listener: TcpListener, state: Rc<State>) {
 }
 
 async fn connection(stream: TcpStream, state: Rc<State>) {
+    converse(stream, async |path: &str| answer(&state, path).await).await;
+}
+
+/// Answers what is asked for on a connection, one path after the other, until its client goes away.
+pub async fn converse(stream: TcpStream, answer: impl AsyncFn(&str) -> Response<Full<Bytes>>) {
     // Only a delay would follow from a failure.
     let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request: Request<Incoming>| {
-        let state = state.clone();
-        async move { Ok::<_, Infallible>(answer(&state, request.uri().path()).await) }
-    });
-    // A proxy that goes away is the end, not an error.
+    let answer = &answer;
+    let service =
+        service_fn(async |request: Request<Incoming>| Ok::<_, Infallible>(answer(request.uri().path()).await));
+    // A client that goes away is the end, not an error.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 

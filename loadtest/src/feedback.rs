@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use crate::catalogue::Ask;
 use crate::clock;
-use crate::drawing::Lines;
+use crate::drawing::{self, Lines};
 use crate::experiment::Ground;
-use crate::failure::{Outcome, While};
+use crate::failure::Outcome;
 use crate::proxy::Product;
 use crate::rival::Rival;
 use crate::statistics::Numbers;
@@ -125,7 +125,6 @@ impl Feedback {
     }
 
     fn draw(&self, row: &Row, folder: &Path) -> Outcome<()> {
-        std::fs::create_dir_all(folder).doing(|| format!("making {}", folder.display()))?;
         for part in [Part::Equal, Part::Uneven] {
             let Some(seen) = row.seen(part) else { continue };
             let lines = Lines {
@@ -136,7 +135,7 @@ impl Feedback {
                 range: (0.0, 1.0),
             };
             let name = format!("feedback-{}-{}.svg", row.rival.key, part.key());
-            std::fs::write(folder.join(&name), lines.svg()).doing(|| format!("writing {name}"))?;
+            drawing::write(folder, &name, &lines.svg())?;
         }
         Ok(())
     }

@@ -40,46 +40,47 @@ impl Figures {
     /// The figures of `exchanges` with `servers` servers.
     pub fn of(exchanges: &[Exchange], plan: Plan, servers: usize) -> Self {
         let steady: Vec<Exchange> = within(exchanges, &plan.steady()).collect();
-        let mut latencies: Vec<Option<Duration>> = steady.iter().map(latency).collect();
-        // What has no latency is the slowest.
-        latencies.sort_unstable_by_key(|latency| latency.unwrap_or(Duration::MAX));
+        let latencies = latencies(&steady);
         let answered: Vec<Duration> = latencies.iter().copied().flatten().collect();
-        let mut late: Vec<Duration> = steady.iter().filter_map(lateness).collect();
-        late.sort_unstable();
         let counted: Vec<Exchange> = within(exchanges, &(plan.warm_up..plan.end())).collect();
         Self {
             hit_rate: hit_rate(&steady),
             p50: statistics::percentile(&latencies, 0.5).flatten(),
             p99: statistics::percentile(&latencies, 0.99).flatten(),
-            mean: answered.iter().sum::<Duration>().checked_div(u32::try_from(answered.len()).unwrap_or(u32::MAX)),
+            mean: mean(&answered),
             work_spread: spread(&steady, servers, |ask, source| work(ask, source).as_secs_f64()),
             request_spread: spread(&steady, servers, |_, _| 1.0),
             hit_rate_after: hit_rate(&within(exchanges, &plan.outage()).collect::<Vec<_>>()),
             failed: counted.iter().filter(|exchange| exchange.end == End::Failed).count(),
             not_sent: counted.iter().filter(|exchange| exchange.end == End::NotSent).count(),
-            late: statistics::percentile(&late, 0.99),
+            late: late(&steady),
         }
     }
+}
+
+/// All latencies in order. What has none is the slowest.
+pub fn latencies<'a>(exchanges: impl IntoIterator<Item = &'a Exchange>) -> Vec<Option<Duration>> {
+    let mut latencies: Vec<Option<Duration>> = exchanges.into_iter().map(Exchange::latency).collect();
+    latencies.sort_unstable_by_key(|latency| latency.unwrap_or(Duration::MAX));
+    latencies
+}
+
+/// By how much 99 % of the requests were sent too late at most: an error of the measurement.
+pub fn late(exchanges: &[Exchange]) -> Option<Duration> {
+    let mut late: Vec<Duration> = exchanges.iter().filter_map(Exchange::lateness).collect();
+    late.sort_unstable();
+    statistics::percentile(&late, 0.99)
+}
+
+/// The mean; `None` without a latency.
+pub fn mean(latencies: &[Duration]) -> Option<Duration> {
+    latencies.iter().sum::<Duration>().checked_div(u32::try_from(latencies.len()).unwrap_or(u32::MAX))
 }
 
 /// The exchanges that were meant to begin in `part`.
 fn within<'a>(exchanges: &'a [Exchange], part: &Range<Duration>) -> impl Iterator<Item = Exchange> + use<'a> {
     let part = part.clone();
     exchanges.iter().filter(move |exchange| part.contains(&exchange.arrival.at)).copied()
-}
-
-fn latency(exchange: &Exchange) -> Option<Duration> {
-    match exchange.end {
-        End::Answered { latency, .. } => Some(latency),
-        End::Failed | End::NotSent => None,
-    }
-}
-
-fn lateness(exchange: &Exchange) -> Option<Duration> {
-    match exchange.end {
-        End::Answered { late, .. } => Some(late),
-        End::Failed | End::NotSent => None,
-    }
 }
 
 fn answer(exchange: &Exchange) -> Option<(usize, Source)> {
@@ -159,8 +160,9 @@ pub fn milliseconds(value: Duration) -> f64 {
     value.as_secs_f64() * 1e3
 }
 
+/// A count to calculate with.
 #[allow(clippy::cast_precision_loss, reason = "counts of requests")]
-fn figure(count: usize) -> f64 {
+pub fn figure(count: usize) -> f64 {
     count as f64
 }
 

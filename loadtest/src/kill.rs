@@ -15,11 +15,11 @@ use crate::cable::{self, Machine};
 use crate::catalogue::Ask;
 use crate::changes::{Change, first_after};
 use crate::clock;
-use crate::drawing::Lines;
+use crate::drawing::{self, Lines};
 use crate::experiment::Ground;
 use crate::failure::{Outcome, While};
-use crate::figures::{milliseconds, time};
-use crate::open_loop::{self, Arrival, End, Exchange};
+use crate::figures::{self, figure, milliseconds, time};
+use crate::open_loop::{self, End, Exchange};
 use crate::proxy::Product;
 use crate::rival::{Rival, Running, full_name};
 use crate::serve::{Mood, Serve};
@@ -183,10 +183,8 @@ impl Kill {
             let targets = targets(*fault, &rows);
             text.push_str(&(table(&rows) + &target::text(&targets)));
             passed &= target::none_is_missed(&targets);
-            std::fs::create_dir_all(folder).doing(|| format!("making {}", folder.display()))?;
             let name = format!("kill-{}.svg", format!("{fault:?}").to_lowercase());
-            let picture = self.picture(*fault, &rows);
-            std::fs::write(folder.join(&name), picture).doing(|| format!("writing {name}"))?;
+            drawing::write(folder, &name, &self.picture(*fault, &rows))?;
         }
         Ok((text, passed))
     }
@@ -201,7 +199,7 @@ impl Kill {
             let mut running = Running::start(rival, &serves, None, ground, &alarm).await?;
             let from = alarm.now() + SETTLE;
             let happens = spawn_local(happen(servers, machine, fault, self.timeline, from, alarm.clone()));
-            let arrivals = arrivals(self.rate, self.timeline.end());
+            let arrivals = open_loop::evenly(self.rate, self.timeline.end(), Ask::Work(WORK));
             let exchanges = open_loop::offer(running.balancer.port, &arrivals, from, &alarm).await?;
             // They run until the last answer has come.
             let (fault_at, _servers, _machine) = happens.await.doing(|| "spoiling a server".to_owned())??;
@@ -281,31 +279,10 @@ async fn change(
     Ok(())
 }
 
-/// At a fixed rate until `end`.
-fn arrivals(rate: u32, end: Duration) -> Vec<Arrival> {
-    let step = Duration::from_secs(1) / rate.max(1);
-    let at = (0_u32..).map(|number| step * number).take_while(|at| *at < end);
-    at.map(|at| Arrival { at, ask: Ask::Work(WORK) }).collect()
-}
-
 /// When an answer had come, and who gave it.
 fn answer(exchange: &Exchange) -> Option<(Duration, usize)> {
     match exchange.end {
         End::Answered { latency, server, .. } => Some((exchange.arrival.at + latency, server)),
-        End::Failed | End::NotSent => None,
-    }
-}
-
-fn latency(exchange: &Exchange) -> Option<Duration> {
-    match exchange.end {
-        End::Answered { latency, .. } => Some(latency),
-        End::Failed | End::NotSent => None,
-    }
-}
-
-fn lateness(exchange: &Exchange) -> Option<Duration> {
-    match exchange.end {
-        End::Answered { late, .. } => Some(late),
         End::Failed | End::NotSent => None,
     }
 }
@@ -325,19 +302,13 @@ fn share(exchanges: &[Exchange], begin: Duration) -> f64 {
 impl Seen {
     fn of(exchanges: &[Exchange], timeline: Timeline, changes: &[Change], victim: &str, fault_at: Duration) -> Self {
         let latencies = |part: std::ops::Range<Duration>| {
-            let mut some: Vec<Option<Duration>> =
-                exchanges.iter().filter(|one| part.contains(&one.arrival.at)).map(latency).collect();
-            // What has no latency is the slowest.
-            some.sort_unstable_by_key(|latency| latency.unwrap_or(Duration::MAX));
-            some
+            figures::latencies(exchanges.iter().filter(|one| part.contains(&one.arrival.at)))
         };
         let p99 = |part| statistics::percentile(&latencies(part), 0.99).flatten();
         let (well, mended, end) = (timeline.well, timeline.mended(), timeline.end());
         let back = exchanges.iter().filter_map(answer).filter(|(at, server)| *server == VICTIM && *at >= mended);
         // What was asked before the mending and hung until then is no sign of a return.
         let back = back.map(|(at, _)| at).filter(|at| *at >= mended + 2 * WORK).min();
-        let mut late: Vec<Duration> = exchanges.iter().filter_map(lateness).collect();
-        late.sort_unstable();
         let is = |end: End| exchanges.iter().filter(move |one| one.end == end).count();
         let second = Duration::from_secs(1);
         let seconds = u32::try_from(end.as_secs()).unwrap_or(u32::MAX);
@@ -346,8 +317,8 @@ impl Seen {
             sent: exchanges.len(),
             failed: is(End::Failed),
             not_sent: is(End::NotSent),
-            slow: exchanges.iter().filter_map(latency).filter(|latency| *latency > SLOW).count(),
-            late: statistics::percentile(&late, 0.99),
+            slow: exchanges.iter().filter_map(Exchange::latency).filter(|latency| *latency > SLOW).count(),
+            late: figures::late(exchanges),
             before: p99(Duration::ZERO..well),
             during: p99(well..well + WAKE.min(timeline.fault)),
             longest: latencies(well..end).last().copied().flatten(),
@@ -430,15 +401,11 @@ fn targets(fault: Fault, rows: &[Row]) -> Vec<Target> {
     own.flat_map(judge).collect()
 }
 
-#[allow(clippy::cast_precision_loss, reason = "counts of requests")]
-fn figure(count: usize) -> f64 {
-    count as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::catalogue::Source;
+    use crate::open_loop::Arrival;
 
     const TIMELINE: Timeline =
         Timeline { well: Duration::from_secs(3), fault: Duration::from_secs(4), back: Duration::from_secs(5) };
@@ -499,12 +466,5 @@ mod tests {
             met(Fault::Hanging, &[Row { rival: RIVALS[3], seen: Ok(Seen::default()) }]).is_empty(),
             "peers have no targets"
         );
-    }
-
-    #[test]
-    fn requests_come_at_a_fixed_rate_until_the_end() {
-        let arrivals = arrivals(2_000, Duration::from_secs(2));
-        assert_eq!(arrivals.len(), 4_000);
-        assert!(arrivals.last().unwrap().at < Duration::from_secs(2));
     }
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use crate::catalogue::{Ask, Kind};
 use crate::contender::{Contender, Pool};
+use crate::drawing;
 use crate::experiment::{Busy, Ground, Plan, Scene};
-use crate::failure::{Outcome, While};
+use crate::failure::Outcome;
 use crate::farm::{Station, Stations};
 use crate::figures::{self, Figures};
 use crate::law::{self, Zipf};
@@ -141,8 +142,7 @@ impl Locality {
             text.push_str(&target::text(&targets));
             passed &= target::none_is_missed(&targets);
             for (name, picture) in table.pictures(self.plan) {
-                std::fs::create_dir_all(folder).doing(|| format!("making {}", folder.display()))?;
-                std::fs::write(folder.join(&name), picture).doing(|| format!("writing {name}"))?;
+                drawing::write(folder, &name, &picture)?;
             }
         }
         Ok((text, passed))

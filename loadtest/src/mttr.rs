@@ -17,8 +17,8 @@ use crate::changes::Change;
 use crate::closed_loop::Crowd;
 use crate::experiment::Ground;
 use crate::failure::{Outcome, While};
-use crate::figures::time;
-use crate::open_loop::{self, Arrival, End, Exchange};
+use crate::figures::{figure, time};
+use crate::open_loop::{self, Exchange};
 use crate::proxy::Product;
 use crate::reporter::{Agent, Keys, Wanted};
 use crate::rival::{Inbox, Rival, Running};
@@ -183,8 +183,8 @@ impl Mttr {
             let mut stage = Stage::set(rival, ground, &alarm).await?;
             let from = alarm.now() + SETTLE;
             let overloads = spawn_local(overload(stage.victim(), self.timeline, self.seed, from, alarm.clone()));
-            let exchanges =
-                open_loop::offer(stage.running.balancer.port, &arrivals(self.timeline.end()), from, &alarm).await?;
+            let arrivals = open_loop::evenly(RATE, self.timeline.end(), Ask::Work(WORK));
+            let exchanges = open_loop::offer(stage.running.balancer.port, &arrivals, from, &alarm).await?;
             overloads.await.doing(|| "overloading a server".to_owned())??;
             let changes = stage.end()?;
             Ok(Seen::of(&exchanges, self.timeline, &changes))
@@ -280,34 +280,21 @@ async fn overload(address: SocketAddr, timeline: Timeline, seed: u64, from: Dura
     Ok(())
 }
 
-/// At a fixed rate until `end`.
-fn arrivals(end: Duration) -> Vec<Arrival> {
-    let step = Duration::from_secs(1) / RATE;
-    let count = u32::try_from(end.as_millis() / step.as_millis()).unwrap_or(u32::MAX);
-    (0..count).map(|number| Arrival { at: step * number, ask: Ask::Work(WORK) }).collect()
-}
-
 /// Seconds an hour in which there is no answer, as the paper counts it, for an hour of this many overloads.
 fn mttr(lost: usize, rate: u32, rounds: u32) -> f64 {
     figure(lost) / f64::from(rate) * AN_HOUR / f64::from(rounds.max(1))
 }
 
 fn is_lost(exchange: &Exchange) -> bool {
-    match exchange.end {
-        End::Answered { latency, .. } => latency > PATIENCE,
-        End::Failed | End::NotSent => true,
-    }
+    exchange.latency().is_none_or(|latency| latency > PATIENCE)
 }
 
 impl Seen {
     fn of(exchanges: &[Exchange], timeline: Timeline, changes: &[Change]) -> Self {
         let lost: Vec<&Exchange> = exchanges.iter().filter(|exchange| is_lost(exchange)).collect();
         let quiet = lost.iter().filter(|exchange| !timeline.is_overloaded(exchange.arrival.at)).count();
-        let latency = |exchange: &Exchange| match exchange.end {
-            End::Answered { latency, .. } if latency <= PATIENCE => Some(latency),
-            End::Answered { .. } | End::Failed | End::NotSent => None,
-        };
-        let mut latencies: Vec<Duration> = exchanges.iter().filter_map(latency).collect();
+        let kept = exchanges.iter().filter(|exchange| !is_lost(exchange));
+        let mut latencies: Vec<Duration> = kept.filter_map(Exchange::latency).collect();
         latencies.sort_unstable();
         Self {
             sent: exchanges.len(),
@@ -389,15 +376,11 @@ fn targets(rows: &[Row], healths: &[Health]) -> Vec<Target> {
     ]
 }
 
-#[allow(clippy::cast_precision_loss, reason = "counts of requests")]
-fn figure(count: usize) -> f64 {
-    count as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::catalogue::Source;
+    use crate::open_loop::{Arrival, End};
 
     const TIMELINE: Timeline =
         Timeline { rounds: 12, overload: Duration::from_secs(10), quiet: Duration::from_secs(290) };
@@ -468,13 +451,5 @@ mod tests {
         assert_eq!(healthy(health(1_140.0, 0)), Some(true));
         assert_eq!(healthy(health(500.0, 0)), None, "the load never came about");
         assert_eq!(healthy(health(500.0, 2)), Some(false));
-    }
-
-    #[test]
-    fn requests_come_at_a_fixed_rate() {
-        let arrivals = arrivals(Duration::from_secs(2));
-        assert_eq!(arrivals.len(), 400);
-        assert_eq!(arrivals.last().map(|arrival| arrival.at), Some(Duration::from_millis(1_995)));
-        assert_eq!(arrivals[1].at, Duration::from_millis(5));
     }
 }

@@ -12,8 +12,8 @@ use crate::catalogue::Ask;
 use crate::changes::Change;
 use crate::experiment::Ground;
 use crate::failure::Outcome;
-use crate::figures::time;
-use crate::open_loop::{self, Arrival, End};
+use crate::figures::{figure, time};
+use crate::open_loop::{self, Exchange};
 use crate::reporter::{Agent, Keys, Wanted};
 use crate::rival::{Inbox, Rival, Running, full_name};
 use crate::serve::Serve;
@@ -74,18 +74,13 @@ impl Namespaces {
         let start = |(server, place)| keys.start_agent(server, &wanted(place), ground);
         let mut agents = servers.iter().zip([&near, &far]).map(start).collect::<Outcome<Vec<Agent>>>()?;
         let from = alarm.now() + SETTLE;
-        let exchanges = open_loop::offer(running.balancer.port, &arrivals(self.duration), from, &alarm).await?;
+        let arrivals = open_loop::evenly(RATE, self.duration, Ask::Work(WORK));
+        let exchanges = open_loop::offer(running.balancer.port, &arrivals, from, &alarm).await?;
         running.balancer.still_runs()?;
         agents.iter_mut().try_for_each(Agent::still_runs)?;
-        let mut latencies = Vec::new();
-        let mut failed = 0;
-        for exchange in &exchanges {
-            match exchange.end {
-                End::Answered { latency, .. } => latencies.push(latency),
-                End::Failed | End::NotSent => failed += 1,
-            }
-        }
+        let mut latencies: Vec<Duration> = exchanges.iter().filter_map(Exchange::latency).collect();
         latencies.sort_unstable();
+        let failed = exchanges.len() - latencies.len();
         let far = serves.last().map(full_name).unwrap_or_default();
         let (changes, packets) = (running.changes()?, machine.packets());
         Ok(self.report(&changes, &far, packets, (exchanges.len(), failed), statistics::percentile(&latencies, 0.99)))
@@ -123,17 +118,6 @@ impl Namespaces {
     }
 }
 
-fn arrivals(end: Duration) -> Vec<Arrival> {
-    let step = Duration::from_secs(1) / RATE;
-    let at = (0_u32..).map(|number| step * number).take_while(|at| *at < end);
-    at.map(|at| Arrival { at, ask: Ask::Work(WORK) }).collect()
-}
-
-#[allow(clippy::cast_precision_loss, reason = "counts of requests")]
-fn figure(count: usize) -> f64 {
-    count as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,6 +141,5 @@ mod tests {
         assert!(text.contains("  - all/s2 was up and is suspect: three promises were missed\n"), "{text}");
         let (_, passed) = plan.report(&[change("suspect"), change("down")], "all/s2", (990, 10), (100, 0), Some(WORK));
         assert!(!passed);
-        assert_eq!(arrivals(Duration::from_secs(2)).len(), 100);
     }
 }

@@ -45,6 +45,24 @@ pub struct Exchange {
     pub end: End,
 }
 
+impl Exchange {
+    /// How long it took, where it was answered.
+    pub fn latency(&self) -> Option<Duration> {
+        match self.end {
+            End::Answered { latency, .. } => Some(latency),
+            End::Failed | End::NotSent => None,
+        }
+    }
+
+    /// How much later it was begun than meant, where it was answered.
+    pub fn lateness(&self) -> Option<Duration> {
+        match self.end {
+            End::Answered { late, .. } => Some(late),
+            End::Failed | End::NotSent => None,
+        }
+    }
+}
+
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {
@@ -63,6 +81,13 @@ pub enum End {
     Failed,
     /// It was one too many.
     NotSent,
+}
+
+/// So many arrivals a second for the same, from the first moment until `end`.
+pub fn evenly(rate: u32, end: Duration, ask: Ask) -> Vec<Arrival> {
+    let step = Duration::from_secs(1) / rate.max(1);
+    let at = (0_u32..).map(|number| step * number).take_while(|at| *at < end);
+    at.map(|at| Arrival { at, ask }).collect()
 }
 
 /// Sends all `arrivals` to 127.0.0.1:`port`, each at its time after `from`, and returns what became of them, in the order of their ends.
@@ -165,5 +190,23 @@ impl Client {
         // What breaks it breaks the request on it, which tells.
         spawn_local(async move { drop(connection.await) });
         Ok(sender)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_come_at_a_fixed_rate_until_the_end() {
+        let two_seconds = |rate| evenly(rate, Duration::from_secs(2), Ask::Ping);
+        for (rate, count) in [(50, 100), (200, 400), (2_000, 4_000)] {
+            let arrivals = two_seconds(rate);
+            assert_eq!(arrivals.len(), count);
+            assert!(arrivals.last().unwrap().at < Duration::from_secs(2));
+        }
+        let arrivals = two_seconds(200);
+        assert_eq!(arrivals.last().map(|arrival| arrival.at), Some(Duration::from_millis(1_995)));
+        assert_eq!(arrivals[1].at, Duration::from_millis(5));
     }
 }

@@ -1,6 +1,6 @@
 //! The command line of the measurements: words in, what to measure out.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -64,24 +64,46 @@ enum Command {
     GrpcOrigin { port: u16 },
 }
 
-/// What all measurements share.
+/// What is measured on which cores, and where the report goes.
 #[derive(Args)]
-pub struct Shared {
-    /// The binary to measure [default: this workspace's, built with --release]
+pub struct Stand {
+    /// The binary to measure, with `pointsman-agent` beside it where agents report [default: this workspace's, built with --release]
     #[arg(long)]
     pub pointsman: Option<PathBuf>,
     /// The proxy's core [default: the last]
     #[arg(long)]
     pub proxy_core: Option<usize>,
-    /// The cores of load and origin [default: all others]
+    /// The cores of servers and clients [default: all others]
     #[arg(long, value_delimiter = ',')]
     pub load_cores: Option<Vec<usize>>,
+    /// Also write the report to this file
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+}
+
+/// Of those that draw.
+#[derive(Args)]
+pub struct Pictures {
+    /// Where pictures go [default: loadtest/results]
+    #[arg(long)]
+    results: Option<PathBuf>,
+}
+
+impl Pictures {
+    /// Where they go.
+    pub fn folder(&self) -> PathBuf {
+        self.results.clone().unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("results"))
+    }
+}
+
+/// What the comparisons with peers share.
+#[derive(Args)]
+pub struct Shared {
+    #[command(flatten)]
+    pub stand: Stand,
     /// Who is measured
     #[arg(long, value_delimiter = ',', default_values_t = Product::ALL)]
     pub products: Vec<Product>,
-    /// Also write the tables to this file
-    #[arg(long)]
-    pub out: Option<PathBuf>,
 }
 
 /// Access logs of the proxies.
@@ -195,21 +217,10 @@ pub struct Placing {
     /// Seconds that count in each run
     #[arg(long)]
     pub seconds: Option<u64>,
-    /// The binary to measure [default: this workspace's, built with --release]
-    #[arg(long)]
-    pub pointsman: Option<PathBuf>,
-    /// The proxy's core [default: the last]
-    #[arg(long)]
-    pub proxy_core: Option<usize>,
-    /// The cores of servers and client [default: all others]
-    #[arg(long, value_delimiter = ',')]
-    pub load_cores: Option<Vec<usize>>,
-    /// Where pictures go [default: loadtest/results]
-    #[arg(long)]
-    pub results: Option<PathBuf>,
-    /// Also write the report to this file
-    #[arg(long)]
-    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub stand: Stand,
+    #[command(flatten)]
+    pub pictures: Pictures,
 }
 
 #[derive(Args)]
@@ -253,11 +264,11 @@ impl Options {
         }
         clock::catch_interrupts()?;
         let (text, passed, out) = match self.command {
-            Command::Peers(options) => (peers::compare(&options)?, true, options.shared.out),
-            Command::Idle(options) => (peers::idle(&options)?, true, options.shared.out),
+            Command::Peers(options) => (peers::compare(&options)?, true, options.shared.stand.out),
+            Command::Idle(options) => (peers::idle(&options)?, true, options.shared.stand.out),
             Command::Instructions(options) => {
                 let (text, passed) = peers::instructions(&options)?;
-                (text, passed, options.shared.out)
+                (text, passed, options.shared.stand.out)
             }
             Command::Soak(options) => {
                 let (text, passed) = peers::soak(&options)?;
@@ -265,23 +276,23 @@ impl Options {
             }
             Command::Cache(options) => {
                 let (text, passed) = experiments::cache(&options)?;
-                (text, passed, options.placing.out)
+                (text, passed, options.placing.stand.out)
             }
             Command::Uneven(options) => {
                 let (text, passed) = experiments::uneven(&options)?;
-                (text, passed, options.placing.out)
+                (text, passed, options.placing.stand.out)
             }
             Command::Mttr(options) => {
                 let (text, passed) = trials::mttr(&options)?;
-                (text, passed, options.trial.out)
+                (text, passed, options.trial.stand.out)
             }
             Command::Kill(options) => {
                 let (text, passed) = trials::kill(&options)?;
-                (text, passed, options.trial.out)
+                (text, passed, options.trial.stand.out)
             }
             Command::Feedback(options) => {
                 let (text, passed) = trials::feedback(&options)?;
-                (text, passed, options.trial.out)
+                (text, passed, options.trial.stand.out)
             }
             Command::Capacity(options) => {
                 let (text, passed) = trials::capacity(&options)?;
@@ -289,7 +300,7 @@ impl Options {
             }
             Command::Namespaces(options) => {
                 let (text, passed) = trials::namespaces(&options)?;
-                (text, passed, options.trial.out)
+                (text, passed, options.trial.stand.out)
             }
             Command::Serve(_) | Command::BareServer { .. } | Command::GrpcOrigin { .. } => return Ok(true),
         };

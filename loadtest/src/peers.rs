@@ -36,9 +36,10 @@ impl Bench {
         needed.extend(tools);
         machine::require(&needed)?;
         let with_pointsman = shared.products.contains(&Product::Pointsman);
-        let pointsman = if with_pointsman { machine::pointsman(shared.pointsman.clone())? } else { PathBuf::new() };
+        let pointsman =
+            if with_pointsman { machine::pointsman(shared.stand.pointsman.clone())? } else { PathBuf::new() };
         let descriptors = machine::raise_descriptors()?;
-        let cores = Cores::share(shared.proxy_core, shared.load_cores.clone())?;
+        let cores = Cores::share(shared.stand.proxy_core, shared.stand.load_cores.clone())?;
         let facts = machine::facts(&cores, descriptors, with_pointsman.then_some(pointsman.as_path()));
         let mut site = Site::new()?;
         let origin = Origin::start(&mut site, &cores.load)?;

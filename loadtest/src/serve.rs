@@ -6,7 +6,6 @@
 //! has gone, as work does. A path of `/become/..` has it hang, fail or be well again, and is always obeyed. It refuses to know who asks.
 
 use std::cell::{Cell, RefCell};
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,12 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use nix::time::{ClockId, clock_gettime};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::AsyncWriteExt as _;
@@ -31,6 +26,7 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::alarm::Alarm;
 use crate::catalogue::{Ask, Source};
 use crate::failure::{Outcome, While};
+use crate::farm;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 4_096;
@@ -166,14 +162,7 @@ impl Drop for Waiting<'_> {
 }
 
 async fn connection(stream: TcpStream, state: Rc<State>) {
-    // Only a delay would follow from a failure.
-    let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request: Request<Incoming>| {
-        let state = state.clone();
-        async move { Ok::<_, Infallible>(answer(&state, request.uri().path()).await) }
-    });
-    // A client that goes away is the end, not an error.
-    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    farm::converse(stream, async |path: &str| answer(&state, path).await).await;
 }
 
 async fn answer(state: &Rc<State>, path: &str) -> Response<Full<Bytes>> {

@@ -1,14 +1,15 @@
 //! The experiments about failure and feedback as the command line names them: their sizes, long or quick, and their reports.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use clap::ValueEnum;
 
 use crate::cable::Quality;
 use crate::experiment::Ground;
 use crate::failure::{Outcome, While};
 use crate::kill::{self, Fault};
 use crate::mttr::{self, Timeline};
-use crate::options::{Capacity, Feedback, Kill, Mttr, Namespaces, Trial};
+use crate::options::{Capacity, Feedback, Kill, Mttr, Namespaces, Stand, Trial};
 use crate::proxy::Product;
 use crate::rival::{self, Rival};
 use crate::{capacity, feedback, namespaces};
@@ -21,16 +22,11 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Where pictures go, unless another folder was named.
-fn folder(trial: &Trial) -> PathBuf {
-    trial.results.clone().unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("results"))
-}
-
 fn set_up(trial: &Trial, all: &[Rival]) -> Outcome<(Vec<Rival>, Ground)> {
     let rivals = rival::chosen(all, &trial.products)?;
     let products: Vec<Product> = rivals.iter().map(|rival| rival.product).collect();
-    let cores = (trial.proxy_core, trial.load_cores.clone());
-    Ok((rivals, Ground::set_up(&products, trial.pointsman.clone(), cores)?))
+    let Stand { pointsman, proxy_core, load_cores, .. } = &trial.stand;
+    Ok((rivals, Ground::set_up(&products, pointsman.clone(), (*proxy_core, load_cores.clone()))?))
 }
 
 fn titled(title: &str, ground: &Ground, text: &str) -> String {
@@ -59,12 +55,11 @@ pub fn kill(options: &Kill) -> Outcome<(String, bool)> {
     let trial = &options.trial;
     let (well, fault, back) = if trial.quick { (2, 4, 8) } else { (5, 8, 16) };
     let timeline = kill::Timeline { well: seconds(well), fault: seconds(fault), back: seconds(back) };
-    let all = [Fault::Killed, Fault::Hanging, Fault::Failing, Fault::Vanished];
-    let faults = if options.faults.is_empty() { all.to_vec() } else { options.faults.clone() };
+    let faults = if options.faults.is_empty() { Fault::value_variants() } else { &options.faults };
     let (rivals, mut ground) = set_up(trial, &kill::RIVALS)?;
     let rate = options.rate.clamp(1, 20_000);
-    let experiment = kill::Kill { rivals, faults, rate, timeline, seed: trial.seed };
-    let (text, passed) = experiment.run(&mut ground, &folder(trial), say)?;
+    let experiment = kill::Kill { rivals, faults: faults.to_vec(), rate, timeline, seed: trial.seed };
+    let (text, passed) = experiment.run(&mut ground, &options.pictures.folder(), say)?;
     Ok((titled("What clients notice of a failure", &ground, &text), passed))
 }
 
@@ -76,7 +71,7 @@ pub fn feedback(options: &Feedback) -> Outcome<(String, bool)> {
     let duration = seconds(options.seconds.unwrap_or(duration).clamp(2, 600));
     let (rivals, mut ground) = set_up(trial, &feedback::RIVALS)?;
     let experiment = feedback::Feedback { rivals, duration, bursts, repeats, seed: trial.seed };
-    let (text, passed) = experiment.run(&mut ground, &folder(trial), say)?;
+    let (text, passed) = experiment.run(&mut ground, &options.pictures.folder(), say)?;
     Ok((titled("Whether feedback keeps servers even", &ground, &text), passed))
 }
 
@@ -84,7 +79,7 @@ pub fn feedback(options: &Feedback) -> Outcome<(String, bool)> {
 pub fn namespaces(options: &Namespaces) -> Outcome<(String, bool)> {
     let trial = &options.trial;
     crate::cable::require_root()?;
-    let minutes = if trial.quick { 0.25 } else { options.minutes.min(60.0) };
+    let minutes = options.minutes.unwrap_or(if trial.quick { 0.25 } else { 5.0 }).min(60.0);
     let duration = Duration::try_from_secs_f64(minutes * 60.0).doing(|| "reading --minutes".to_owned())?;
     let quality = Quality {
         loss: (options.loss / 100.0).clamp(0.0, 1.0),

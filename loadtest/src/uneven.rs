@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use crate::catalogue::Ask;
 use crate::contender::{Contender, Pool};
-use crate::drawing::Bars;
+use crate::drawing::{self, Bars};
 use crate::experiment::{Busy, Ground, Plan, Scene};
-use crate::failure::{Outcome, While};
+use crate::failure::Outcome;
 use crate::farm::{Station, Stations};
 use crate::figures::{self, Figures, milliseconds, time};
 use crate::law::BoundedPareto;
@@ -81,9 +81,7 @@ impl Uneven {
             let targets = targets(&rows);
             text.push_str(&target::text(&targets));
             passed &= target::none_is_missed(&targets);
-            std::fs::create_dir_all(folder).doing(|| format!("making {}", folder.display()))?;
-            let name = format!("uneven-{load}.svg");
-            std::fs::write(folder.join(&name), picture(load, &rows)).doing(|| format!("writing {name}"))?;
+            drawing::write(folder, &format!("uneven-{load}.svg"), &picture(load, &rows))?;
         }
         Ok((text, passed))
     }

@@ -18,21 +18,8 @@ fn with_health(name: &'static str) -> (Origin, Arc<AtomicBool>) {
     (origin, is_well)
 }
 
-fn has_said(proxy: &Proxy, parts: &[&str]) -> bool {
-    proxy.errors().iter().any(|line| parts.iter().all(|part| line.contains(part)))
-}
-
 fn is_back(proxy: &Proxy) -> bool {
-    ["is up", "is recovering"].iter().any(|state| has_said(proxy, &["p/s0 was", state]))
-}
-
-/// Asks until the log says that the server is thought of like this.
-fn ask_until(proxy: &Proxy, what: &str, parts: &[&str]) {
-    let mut client = proxy.client();
-    wait_for(what, DEADLINE, || {
-        client.get("/");
-        has_said(proxy, parts).then_some(())
-    });
+    ["is up", "is recovering"].iter().any(|state| proxy.has_said(&["p/s0 was", state]))
 }
 
 const CHECK: &str =
@@ -44,10 +31,10 @@ fn a_server_that_takes_connections_again_and_is_not_well_stays_away_until_it_is(
     let other = Origin::new("other");
     let proxy = proxy(1, "", &[(&one, ""), (&other, "")], CHECK);
     one.stop();
-    ask_until(&proxy, "the server is suspect", &["p/s0 was up and is suspect"]);
+    proxy.ask_until_it_says("/", "p/s0 was up and is suspect");
     is_well.store(false, Ordering::SeqCst);
     one.start();
-    ask_until(&proxy, "the server is down", &["p/s0 was suspect and is down"]);
+    proxy.ask_until_it_says("/", "p/s0 was suspect and is down");
     let seen = one.requests().len();
     let asked = one.wait_for_that("checks that get 500", |requests| requests.len() > seen + 4);
     assert!(!is_back(&proxy), "{:?}", proxy.errors());
@@ -70,9 +57,9 @@ fn a_server_that_answers_500_to_its_check_is_found_without_a_request_and_comes_b
     let other = Origin::new("other");
     let proxy = proxy(1, "", &[(&one, ""), (&other, "")], CHECK);
     one.wait_for_requests(2);
-    assert!(!has_said(&proxy, &["p/s0 was up"]), "{:?}", proxy.errors());
+    assert!(!proxy.has_said(&["p/s0 was up"]), "{:?}", proxy.errors());
     is_well.store(false, Ordering::SeqCst);
-    wait_for("the server is found ill", DEADLINE, || has_said(&proxy, &["p/s0 was up and is"]).then_some(()));
+    wait_for("the server is found ill", DEADLINE, || proxy.has_said(&["p/s0 was up and is"]).then_some(()));
     let mut client = proxy.client();
     for _ in 0..20 {
         assert_eq!(client.get("/").text(), "other");
@@ -90,7 +77,7 @@ fn a_check_of_a_port_of_its_own_decides_for_the_port_of_requests() {
     let proxy = proxy(1, "", &[(&one, ""), (&other, "")], &check);
     is_well.store(false, Ordering::SeqCst);
     one.stop();
-    ask_until(&proxy, "the server is suspect", &["p/s0 was up and is"]);
+    proxy.ask_until_it_says("/", "p/s0 was up and is");
     one.start();
     let seen = health.requests().len();
     health.wait_for_that("further checks", |requests| requests.len() > seen + 6);

@@ -6,27 +6,22 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use pointsman::base::time::UnixNanos;
 use pointsman::pure::feedback::acceptance::Obedience;
 use pointsman::pure::feedback::keys::{AgentKeys, MasterKey};
 use pointsman::pure::feedback::report::{Figures, Report, Service};
 use pointsman::pure::feedback::wire::{
-    self, Nonce, OrderKind, RestartNews, RestartProgress, SignedReport, seal_report,
+    self, Nonce, OrderKind, RestartNews, RestartProgress, SignedOrder, SignedReport, seal_report,
 };
 use serde_json::Value;
 
-use crate::support::agent::AGENT;
+use crate::support::agent::{self, wall_clock};
 use crate::support::message::latin1;
 use crate::support::{DEADLINE, Origin, Proxy, Setup, pointsman, wait_for};
 
 const MASTER: &[u8] = b"a master key that only this test knows, and not a secret one";
-
-#[expect(clippy::disallowed_methods, reason = "an agent has a clock")]
-fn wall() -> UnixNanos {
-    UnixNanos::of(SystemTime::now())
-}
 
 /// A proxy that agents may report to, with the key beside its rules.
 fn start(feedback: &str, pools: &str) -> Proxy {
@@ -51,17 +46,11 @@ fn feedback_address(proxy: &Proxy) -> SocketAddr {
     line.split("agents may report to ").nth(1).unwrap().trim().parse().unwrap()
 }
 
-fn status(proxy: &Proxy) -> Value {
-    let output = pointsman(proxy.folder(), &["status", "rules.kdl", "--json"]);
-    assert!(output.status.success(), "{}", latin1(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
 /// Waits until a count of `feedback` in the status is at least this.
 #[track_caller]
 fn wait_for_count(proxy: &Proxy, path: &str, least: u64) -> Value {
     wait_for(&format!("{path} to reach {least}"), DEADLINE, || {
-        let status = status(proxy);
+        let status = proxy.status();
         (status["process"].pointer(path)?.as_u64()? >= least).then_some(status)
     })
 }
@@ -94,7 +83,7 @@ impl Agent {
             socket,
             to,
             obedience: Obedience::default(),
-            boot: wall().0,
+            boot: wall_clock().0,
             sequence: 0,
             run_queue: 0,
             service: Service::Up,
@@ -105,7 +94,7 @@ impl Agent {
     fn report_sent(&mut self, sent: UnixNanos) -> Vec<u8> {
         self.sequence += 1;
         let nonce = Nonce((u128::from(self.boot) << 64 | u128::from(self.sequence)).to_be_bytes());
-        self.obedience.sends(nonce, wall());
+        self.obedience.sends(nonce, wall_clock());
         let figures = Figures { run_queue: Some(self.run_queue), ..Figures::default() };
         let promised_next = Some(Duration::from_secs(1));
         let (boot, sequence, service) = (self.boot, self.sequence, self.service);
@@ -117,21 +106,25 @@ impl Agent {
     }
 
     fn report(&mut self) -> Vec<u8> {
-        self.report_sent(wall())
+        self.report_sent(wall_clock())
     }
 
     fn send(&self, datagram: &[u8]) {
         self.socket.send_to(datagram, self.to).unwrap();
     }
 
+    fn next_order(&self) -> SignedOrder {
+        let mut buffer = [0; 2_048];
+        let (length, from) = self.socket.recv_from(&mut buffer).expect("an order");
+        assert_eq!(from, self.to);
+        wire::open(&buffer[..length]).unwrap().order(self.keys.order()).unwrap()
+    }
+
     /// Takes the next order that is one.
     fn take_order(&mut self) -> OrderKind {
-        let mut buffer = [0; 2_048];
         loop {
-            let (length, from) = self.socket.recv_from(&mut buffer).expect("an order");
-            assert_eq!(from, self.to);
-            let order = wire::open(&buffer[..length]).unwrap().order(self.keys.order()).unwrap();
-            if self.obedience.obey(&order, wall()).is_ok() {
+            let order = self.next_order();
+            if self.obedience.obey(&order, wall_clock()).is_ok() {
                 return order.kind;
             }
         }
@@ -139,10 +132,8 @@ impl Agent {
 
     /// Waits for an order to restart, which is lost before it is obeyed. Returns its number.
     fn lose_restart(&self) -> u64 {
-        let mut buffer = [0; 2_048];
         loop {
-            let length = self.socket.recv(&mut buffer).expect("an order");
-            let order = wire::open(&buffer[..length]).unwrap().order(self.keys.order()).unwrap();
+            let order = self.next_order();
             if order.kind == OrderKind::Restart {
                 return order.number;
             }
@@ -189,7 +180,7 @@ fn a_dead_service_is_restarted_by_its_agent_also_where_the_first_order_is_lost()
             client.get("/");
             let report = agent.report();
             agent.send(&report);
-            proxy.errors().iter().any(|error| error.contains(line)).then_some(())
+            proxy.has_said(&[line]).then_some(())
         });
     };
     report_until(&mut agent, Service::Down, "recovery of server app/a1: restart by its agent begins");
@@ -199,7 +190,7 @@ fn a_dead_service_is_restarted_by_its_agent_also_where_the_first_order_is_lost()
     report_until(&mut agent, Service::Down, "recovery of server app/a1: restart by its agent: done");
     origins[1].start();
     report_until(&mut agent, Service::Up, "server app/a1 was down and is recovering");
-    let status = status(&proxy);
+    let status = proxy.status();
     let server = &status["pools"][0]["servers"][1];
     let steps = server["recovery"]["steps"].as_array().unwrap();
     assert_eq!((steps.len(), &steps[0]["step"]), (1, &"restart by its agent".into()), "{server}");
@@ -225,7 +216,7 @@ fn what_is_forged_replayed_late_or_unknown_is_refused_and_counted() {
     agent.send(&others);
     others[name + 5] = b'7';
     agent.send(&others);
-    let late = agent.report_sent(UnixNanos(wall().0 - 40_000_000_000));
+    let late = agent.report_sent(UnixNanos(wall_clock().0 - 40_000_000_000));
     agent.send(&late);
     agent.send(b"\x01garbage");
     for (path, count) in [("forged", 2), ("unknown", 1), ("late", 1), ("malformed", 1)] {
@@ -314,14 +305,14 @@ fn a_flood_of_forgeries_changes_nothing_and_stops_neither_agents_nor_requests() 
             // One or the other may find no room in the socket's buffer.
             let report = agent.report();
             agent.send(&report);
-            (status(&proxy)["process"]["feedback"]["accepted"].as_u64()? >= count).then_some(())
+            (proxy.status()["process"]["feedback"]["accepted"].as_u64()? >= count).then_some(())
         });
         assert_eq!(proxy.client().get("/").status(), 200);
     }
     is_over.store(true, Ordering::Relaxed);
     let sent = flood.join().unwrap();
     let status = wait_for("the flood to be counted", DEADLINE, || {
-        let status = status(&proxy);
+        let status = proxy.status();
         let feedback = &status["process"]["feedback"];
         let of = |name: &str| feedback["refused"][name].as_u64().unwrap();
         let lost = feedback["dropped_by_kernel"].as_u64().unwrap();
@@ -432,7 +423,7 @@ fn an_agent_that_does_not_answer_gets_nothing_until_it_does() {
     // Asked, and not answering: it is passed over, however long the other's queue is.
     let queues = |expected: fn(&[Option<u64>]) -> bool| {
         wait_for("the run queues to be known", DEADLINE, || {
-            let queues = run_queues(&status(&proxy));
+            let queues = run_queues(&proxy.status());
             expected(&queues).then_some(queues)
         })
     };
@@ -467,33 +458,21 @@ fn keys_are_made_and_given_out_on_the_command_line() {
     assert_eq!(run(&["app/a0"]).status.code(), Some(2));
 }
 
-/// A real agent, ended when it is dropped.
-struct RealAgent(std::process::Child);
-
-impl Drop for RealAgent {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn the_real_agent_is_heard_and_answers_with_keys_from_the_command_line() {
     let origins = [Origin::new("a")];
     let proxy = start("", &app(&origins, "scheduler \"run-queue\" reports=\"pull\""));
     let key = pointsman(proxy.folder(), &["agent-key", "app/a0", "--key-file", "agents.key"]);
     std::fs::write(proxy.path("a0.key"), key.stdout).unwrap();
-    let mut command = std::process::Command::new(AGENT);
     let to = feedback_address(&proxy).to_string();
     let port = origins[0].address.port().to_string();
     let named = ["--report-to", &to, "--key-file", "a0.key", "--server", "app/a0", "--service-port", &port];
-    command.args(named).current_dir(proxy.folder());
-    let _agent = RealAgent(command.stderr(std::process::Stdio::null()).spawn().unwrap());
+    let _agent = agent::Agent::run(proxy.folder(), &named);
     wait_for_count(&proxy, "/feedback/accepted", 5);
     wait_for_count(&proxy, "/feedback/orders", 3);
-    wait_for("an answer in time", DEADLINE, || run_queues(&status(&proxy))[0]);
+    wait_for("an answer in time", DEADLINE, || run_queues(&proxy.status())[0]);
     assert_eq!(shares(&proxy, &["a"], 5), [5]);
-    let refused = &status(&proxy)["process"]["feedback"]["refused"];
+    let refused = &proxy.status()["process"]["feedback"]["refused"];
     assert_eq!((&refused["forged"], &refused["replayed"], &refused["late"]), (&0.into(), &0.into(), &0.into()));
 }
 

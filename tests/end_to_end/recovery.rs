@@ -15,18 +15,7 @@ use crate::support::{DEADLINE, Origin, Proxy, Setup, pointsman, wait_for};
 /// A server of the proxy's pool dies, and requests find out.
 fn kill(proxy: &Proxy, origin: &Origin, name: &str) {
     origin.stop();
-    let mut client = proxy.client();
-    wait_for("the server to be down", DEADLINE, || {
-        client.get("/");
-        let down = format!("{name} was suspect and is down");
-        proxy.errors().iter().any(|line| line.contains(&down)).then_some(())
-    });
-}
-
-fn status(proxy: &Proxy) -> Value {
-    let output = pointsman(proxy.folder(), &["status", "rules.kdl", "--json"]);
-    assert!(output.status.success(), "{}", latin1(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    proxy.ask_until_it_says("/", &format!("{name} was suspect and is down"));
 }
 
 fn head(more: &str) -> String {
@@ -57,7 +46,7 @@ fn a_webhook_is_told_that_a_server_is_down_and_back_with_a_signature_that_fits()
         assert_eq!(field("x-pointsman-signature"), format!("sha256={digits}"));
     }
     let status = wait_for("the figures", DEADLINE, || {
-        let status = status(&proxy);
+        let status = proxy.status();
         (status["process"]["alerts"]["sent"] == 2).then_some(status)
     });
     let [well, failed] = [0, 1].map(|index| status["pools"][0]["servers"][index]["availability"].clone());
@@ -128,7 +117,7 @@ fn a_mail_tells_that_a_server_is_down() {
 
 /// The steps that were taken for the second server of a pool.
 fn steps(proxy: &Proxy, pool: usize) -> Vec<(String, String)> {
-    let status = status(proxy);
+    let status = proxy.status();
     let steps = status["pools"][pool]["servers"][1]["recovery"]["steps"].as_array().unwrap().clone();
     let text = |step: &Value, name: &str| step[name].as_str().unwrap().to_owned();
     steps.iter().map(|step| (text(step, "step"), text(step, "outcome"))).collect()
@@ -155,18 +144,13 @@ fn a_machine_whose_agent_is_silent_is_power_cycled_in_the_end_and_in_a_dry_run_o
     }
     let proxy = setup.start();
     other.stop();
-    let mut client = proxy.client();
     for (path, name) in [("/", "p/s1"), ("/d", "d/s1")] {
-        wait_for("the server to be down", DEADLINE, || {
-            client.get(path);
-            let down = format!("{name} was suspect and is down");
-            proxy.errors().iter().any(|line| line.contains(&down)).then_some(())
-        });
+        proxy.ask_until_it_says(path, &format!("{name} was suspect and is down"));
     }
     // No agent speaks: two attempts are in vain, and then it is the machine's turn.
     for line in ["p/s1: power cycle: done", "d/s1: power cycle: not done: dry run"] {
         // Two waits of 5 and 10 seconds, each up to a fifth longer.
-        wait_for(line, DEADLINE * 3, || proxy.errors().iter().any(|error| error.contains(line)).then_some(()));
+        wait_for(line, DEADLINE * 3, || proxy.has_said(&[line]).then_some(()));
     }
     let calls = std::fs::read_to_string(proxy.path("real")).unwrap();
     let call = |action| format!("-I lanplus -H 10.0.9.1 -U admin -E chassis power {action} password=pass word\n");
@@ -180,5 +164,5 @@ fn a_machine_whose_agent_is_silent_is_power_cycled_in_the_end_and_in_a_dry_run_o
     // The server is back: nothing more is done.
     other.start();
     proxy.wait_for_error("p/s1 was down and is recovering");
-    assert!(!proxy.errors().iter().any(|line| line.contains("pass word")), "the password is in the log");
+    assert!(!proxy.has_said(&["pass word"]), "the password is in the log");
 }

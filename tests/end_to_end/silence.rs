@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::pools::{Server, all_to};
 use crate::support::deadline::Gate;
-use crate::support::{Client, DEADLINE, Origin, Proxy, wait_for};
+use crate::support::{Client, Origin, Proxy};
 
 /// One that answers at once until it is told to say nothing, and a second that gets nothing as long as the first is well.
 fn scene() -> (Origin, Origin, Proxy) {
@@ -54,7 +54,7 @@ fn gets_that_a_silent_server_has_are_answered_by_another_and_posts_stay() {
         // Nobody has opened the gate: they have not waited for the first.
         assert_eq!(get.join().unwrap(), "second");
     }
-    wait_for("suspicion", DEADLINE, || proxy.errors().iter().any(|line| line.contains("suspect")).then_some(()));
+    proxy.wait_for_error("suspect");
     assert_eq!(second.requests().len(), 8);
     gate.open();
     for post in posts {

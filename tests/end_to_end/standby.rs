@@ -3,22 +3,13 @@
 
 use crate::h2;
 use crate::queue::proxy;
-use crate::support::{DEADLINE, Origin, Proxy, wait_for};
+use crate::support::{Origin, Proxy};
 
 /// How many of so many requests each origin answers.
 fn answers(proxy: &Proxy, count: usize, names: &[&str]) -> Vec<usize> {
     let mut client = proxy.client();
     let answers: Vec<String> = (0..count).map(|_| client.get("/").text()).collect();
     names.iter().map(|name| answers.iter().filter(|answer| answer == name).count()).collect()
-}
-
-/// Asks until the log says that the server is thought of like this.
-fn ask_until(proxy: &Proxy, text: &str) {
-    let mut client = proxy.client();
-    wait_for(text, DEADLINE, || {
-        client.get("/");
-        proxy.errors().iter().any(|line| line.contains(text)).then_some(())
-    });
 }
 
 #[test]
@@ -29,12 +20,12 @@ fn a_backup_is_used_while_the_others_are_down_and_only_then() {
     let names = ["one", "other", "spare"];
     assert_eq!(answers(&proxy, 20, &names), [10, 10, 0]);
     one.stop();
-    ask_until(&proxy, "p/s1 was suspect and is down");
+    proxy.ask_until_it_says("/", "p/s1 was suspect and is down");
     assert_eq!(answers(&proxy, 20, &names), [0, 20, 0]);
     other.stop();
     // From the first request on: what fails is repeated at the backup.
     assert_eq!(answers(&proxy, 20, &names), [0, 0, 20]);
-    ask_until(&proxy, "p/s2 was suspect and is down");
+    proxy.ask_until_it_says("/", "p/s2 was suspect and is down");
     h2::run(async {
         let mut client = h2::connect(proxy.address()).await;
         assert_eq!(h2::get(&mut client, "/").await.unwrap().1, b"spare");
@@ -51,7 +42,7 @@ fn a_server_that_comes_back_begins_with_a_tenth_of_its_share() {
     let names = ["one", "other"];
     assert_eq!(answers(&proxy, 20, &names), [10, 10], "not at a start");
     other.stop();
-    ask_until(&proxy, "p/s1 was suspect and is down");
+    proxy.ask_until_it_says("/", "p/s1 was suspect and is down");
     other.start();
     proxy.wait_for_error("p/s1 was down and is recovering");
     let shares = answers(&proxy, 110, &names);
@@ -67,7 +58,7 @@ fn a_server_that_comes_back_begins_with_a_tenth_of_its_share() {
     // One failure, and it is what it was.
     other.stop();
     proxy.wait_for_error("p/s1 was recovering and is suspect");
-    ask_until(&proxy, "p/s1 was suspect and is down");
+    proxy.ask_until_it_says("/", "p/s1 was suspect and is down");
 }
 
 #[test]
@@ -75,7 +66,7 @@ fn the_share_of_a_server_that_is_well_rises_to_the_whole() {
     let (one, other) = (Origin::new("one"), Origin::new("other"));
     let proxy = proxy(1, "", &[(&one, ""), (&other, "")], "slow-start \"300ms\"; scheduler \"wrr\"");
     other.stop();
-    ask_until(&proxy, "p/s1 was suspect and is");
+    proxy.ask_until_it_says("/", "p/s1 was suspect and is");
     other.start();
     proxy.wait_for_error("p/s1 was recovering and is up: its slow start is over");
     assert_eq!(answers(&proxy, 20, &["one", "other"]), [10, 10]);

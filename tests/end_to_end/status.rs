@@ -42,16 +42,10 @@ fn ask(proxy: &Proxy, arguments: &[&str]) -> Output {
     pointsman(proxy.folder(), &[&["status"], arguments].concat())
 }
 
-fn status(proxy: &Proxy) -> Value {
-    let output = ask(proxy, &["rules.kdl", "--json"]);
-    assert!(output.status.success(), "{}", latin1(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
 /// The status, once so many requests have been answered and none is in flight.
 fn settled(proxy: &Proxy, requests: u64) -> Value {
     wait_for("the requests to be counted", DEADLINE, || {
-        let status = status(proxy);
+        let status = proxy.status();
         let servers =
             || status["pools"].as_array().unwrap().iter().flat_map(|pool| pool["servers"].as_array().unwrap());
         let sum = |name: &str| servers().map(|server| server[name].as_u64().unwrap()).sum::<u64>();
@@ -151,9 +145,9 @@ fn failures_and_states_are_told() {
     origin.stop();
     wait_for("suspicion", DEADLINE, || {
         assert_eq!(client.get("/").status(), 502);
-        (status(&proxy)["pools"][0]["servers"][0]["state"] == "suspect").then_some(())
+        (proxy.status()["pools"][0]["servers"][0]["state"] == "suspect").then_some(())
     });
-    let server = &status(&proxy)["pools"][0]["servers"][0];
+    let server = &proxy.status()["pools"][0]["servers"][0];
     assert!(server["failures"]["connect_errors"].as_u64() >= Some(3), "{server}");
     assert!(server["failures"]["connects_in_a_row"].as_u64() >= Some(3), "{server}");
 }
@@ -186,7 +180,7 @@ fn only_get_is_answered_and_only_the_owner_may_ask() {
     begins("NONSENSE\r\n\r\n", "400");
     // Who connects and says nothing does not keep others out.
     let _idle: Vec<UnixStream> = (0..20).map(|_| UnixStream::connect(&socket).unwrap()).collect();
-    assert_eq!(status(&proxy)["pools"][0]["name"], "images");
+    assert_eq!(proxy.status()["pools"][0]["name"], "images");
     proxy.signal(Signal::SIGTERM);
     assert!(proxy.wait_for_exit().success());
     assert!(!socket.exists());
@@ -207,7 +201,7 @@ fn the_admin_socket_of_a_dead_process_is_replaced_and_that_of_a_living_one_is_no
     first.wait_for_exit();
     assert!(socket.exists(), "nobody was left to remove it");
     let third = Setup::new(&rules).start();
-    assert_eq!(status(&third)["process"]["pid"].as_u64(), Some(third.pid().into()));
+    assert_eq!(third.status()["process"]["pid"].as_u64(), Some(third.pid().into()));
 }
 
 /// Only root may become somebody else.
@@ -222,7 +216,7 @@ fn the_admin_socket_belongs_to_the_user_that_the_process_becomes() {
     let proxy = Proxy::start(&format!("user \"nobody\"\n{}", rules(&[caching()], &app)));
     let metadata = std::fs::metadata(proxy.path("admin.sock")).unwrap();
     assert_eq!((metadata.uid(), metadata.mode() & 0o777), (user.uid.as_raw(), 0o600));
-    assert_eq!(status(&proxy)["pools"][1]["name"], "app");
+    assert_eq!(proxy.status()["pools"][1]["name"], "app");
 }
 
 #[test]

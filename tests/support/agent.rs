@@ -17,7 +17,8 @@ use pointsman::pure::feedback::acceptance::{Acceptance, Refusal};
 use pointsman::pure::feedback::keys::{AgentKeys, MasterKey};
 use pointsman::pure::feedback::wire::{Challenge, SignedOrder, SignedReport, open, seal_order};
 
-use super::deadline::{DEADLINE, Deadline, between_looks};
+use super::deadline::{DEADLINE, Deadline};
+use super::proxy::{exit_status, kill_and_wait};
 
 /// The agent under test.
 pub const AGENT: &str = env!("CARGO_BIN_EXE_pointsman-agent");
@@ -117,9 +118,14 @@ impl Agent {
     pub fn start(folder: &Path, balancer: &Balancer, arguments: &[&str]) -> Self {
         std::fs::write(folder.join("key"), keys_of("origin/o1").to_text() + "\n").expect("a file can be written");
         let address = balancer.address().to_string();
+        let own = ["--report-to", &address, "--key-file", "key", "--server", "origin/o1"];
+        Self::run(folder, &[&own, arguments].concat())
+    }
+
+    /// Starts one in `folder` with these arguments and no others.
+    pub fn run(folder: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(AGENT);
-        command.args(["--report-to", &address, "--key-file", "key", "--server", "origin/o1"]).args(arguments);
-        command.current_dir(folder).stdin(Stdio::null()).stderr(Stdio::piped());
+        command.args(arguments).current_dir(folder).stdin(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the agent starts");
         let errors = child.stderr.take().expect("a pipe");
         thread::spawn(move || {
@@ -134,22 +140,15 @@ impl Agent {
     }
 
     /// How it ends.
+    #[track_caller]
     pub fn end(&mut self) -> ExitStatus {
-        let deadline = Deadline::after(DEADLINE);
-        loop {
-            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
-                return status;
-            }
-            assert!(deadline.left().is_some(), "the agent does not end");
-            between_looks();
-        }
+        exit_status(&mut self.child, DEADLINE).expect("the agent does not end")
     }
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        kill_and_wait(&mut self.child);
     }
 }
 

@@ -1,8 +1,8 @@
 //! The harness of the end-to-end tests: the real binary between raw origins and raw clients, over loopback.
 //!
 //! Everything here is blocking, on threads and `std` sockets, so that a test controls each byte and each close on both
-//! sides. Nothing waits without a deadline, nothing sleeps to wait for something, every port is the kernel's choice. It
-//! shares no code with the product: its parsing of HTTP is its own, and strict.
+//! sides. Nothing waits without a deadline, nothing sleeps to wait for something, every port is the kernel's choice. Its
+//! parsing of HTTP is its own, and strict: of the product it uses the form of feedback alone (`agent`).
 
 pub mod agent;
 pub mod client;

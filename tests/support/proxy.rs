@@ -20,6 +20,7 @@ use tempfile::TempDir;
 
 use super::client::Client;
 use super::deadline::{DEADLINE, wait_for};
+use super::message::latin1;
 use super::tls::Certificate;
 
 /// The binary under test.
@@ -64,7 +65,7 @@ fn command(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn exit_status(child: &mut Child, span: Duration) -> Option<ExitStatus> {
+pub(super) fn exit_status(child: &mut Child, span: Duration) -> Option<ExitStatus> {
     let deadline = super::deadline::Deadline::after(span);
     loop {
         if let Some(status) = child.try_wait().expect("a child can be waited for") {
@@ -75,7 +76,7 @@ fn exit_status(child: &mut Child, span: Duration) -> Option<ExitStatus> {
     }
 }
 
-fn kill_and_wait(child: &mut Child) {
+pub(super) fn kill_and_wait(child: &mut Child) {
     // Both fail only where it has ended.
     let _ = child.kill();
     let _ = child.wait();
@@ -289,6 +290,29 @@ impl Proxy {
         wait_for(&format!("`{text}` on standard error"), DEADLINE, || {
             self.errors().into_iter().find(|line| line.contains(text))
         })
+    }
+
+    /// Whether a line of its standard error contains all of `parts`.
+    pub fn has_said(&self, parts: &[&str]) -> bool {
+        self.errors().iter().any(|line| parts.iter().all(|part| line.contains(part)))
+    }
+
+    /// Asks for `target` again and again until its standard error says `text`.
+    #[track_caller]
+    pub fn ask_until_it_says(&self, target: &str, text: &str) {
+        let mut client = self.client();
+        wait_for(&format!("`{text}` on standard error"), DEADLINE, || {
+            client.get(target);
+            self.has_said(&[text]).then_some(())
+        });
+    }
+
+    /// What `pointsman status --json` says of it.
+    #[track_caller]
+    pub fn status(&self) -> serde_json::Value {
+        let output = pointsman(self.folder(), &["status", RULES, "--json"]);
+        assert!(output.status.success(), "{}", latin1(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("the status is JSON")
     }
 
     /// The records of a JSON access log beside the rules, once there are at least `count`.

@@ -10,6 +10,7 @@ use crate::backend::{Backend, Group, Place};
 use crate::closed_loop::Crowd;
 use crate::experiment::Ground;
 use crate::failure::{Failure, Outcome};
+use crate::figures::{self, figure};
 use crate::gauge::{self, Gauge};
 use crate::open_loop::{self, Arrival, End, Exchange};
 use crate::reporter::{Agent, Keys, Wanted};
@@ -121,14 +122,13 @@ pub fn bursts(
                     (0..*size).map(|_| Arrival { at: Duration::ZERO, ask: draw(&mut numbers) }).collect();
                 let port = stage.running.balancer.port;
                 let exchanges = open_loop::offer(port, &arrivals, alarm.now(), &alarm).await?;
-                if exchanges.iter().any(|exchange| latency(exchange).is_none()) {
+                if exchanges.iter().any(|exchange| exchange.latency().is_none()) {
                     return Err(Failure::new(format!("requests of a burst of {size} failed")));
                 }
-                latencies.extend(exchanges.iter().filter_map(latency));
+                latencies.extend(exchanges.iter().filter_map(Exchange::latency));
                 alarm.sleep(LULL).await;
             }
-            let count = u32::try_from(latencies.len()).unwrap_or(u32::MAX);
-            means.push(latencies.iter().sum::<Duration>().checked_div(count).unwrap_or_default());
+            means.push(figures::mean(&latencies).unwrap_or_default());
         }
         stage.check()?;
         Ok(means)
@@ -158,35 +158,26 @@ pub struct Seen {
 
 impl Seen {
     fn of(exchanges: &[Exchange], lines: Vec<Vec<(f64, f64)>>, is_by_agents: bool) -> Self {
-        let mut latencies: Vec<Option<Duration>> = exchanges.iter().map(latency).collect();
-        // What has no latency is the slowest.
-        latencies.sort_unstable_by_key(|latency| latency.unwrap_or(Duration::MAX));
+        let latencies = figures::latencies(exchanges);
         let answered: Vec<Duration> = latencies.iter().copied().flatten().collect();
-        let lateness = |exchange: &Exchange| match exchange.end {
-            End::Answered { late, .. } => Some(late),
-            End::Failed | End::NotSent => None,
-        };
-        let mut late: Vec<Duration> = exchanges.iter().filter_map(lateness).collect();
-        late.sort_unstable();
-        let count = u32::try_from(answered.len()).unwrap_or(u32::MAX);
         let mut shares = vec![0.0; SERVERS];
         for exchange in exchanges {
             if let End::Answered { server, .. } = exchange.end
                 && let Some(share) = shares.get_mut(server)
             {
-                *share += 1.0 / f64::from(count);
+                *share += 1.0 / figure(answered.len());
             }
         }
         Self {
             answered: answered.len(),
             failed: latencies.len() - answered.len(),
-            mean: answered.iter().sum::<Duration>().checked_div(count).unwrap_or_default(),
+            mean: figures::mean(&answered).unwrap_or_default(),
             p99: statistics::percentile(&latencies, 0.99).flatten(),
             shares,
             overloads: lines.iter().map(|line| gauge::longest_above(line, LIMIT)).collect(),
             lines,
             is_by_agents,
-            late: statistics::percentile(&late, 0.99),
+            late: figures::late(exchanges),
         }
     }
 
@@ -205,13 +196,6 @@ impl Seen {
         let equal = self.shares.iter().sum::<f64>() / self.shares.len().max(1) as f64;
         let off = self.shares.iter().map(|share| (share / equal - 1.0).abs());
         if equal > 0.0 { off.fold(0.0, f64::max) } else { 0.0 }
-    }
-}
-
-fn latency(exchange: &Exchange) -> Option<Duration> {
-    match exchange.end {
-        End::Answered { latency, .. } => Some(latency),
-        End::Failed | End::NotSent => None,
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::{Pictures, Stand};
 use crate::kill::Fault;
 
 /// What these experiments share.
@@ -19,21 +20,8 @@ pub struct Trial {
     /// Where what is drawn by lot begins
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// The binary to measure, with `pointsman-agent` beside it [default: this workspace's, built with --release]
-    #[arg(long)]
-    pub pointsman: Option<PathBuf>,
-    /// The proxy's core [default: the last]
-    #[arg(long)]
-    pub proxy_core: Option<usize>,
-    /// The cores of servers and clients [default: all others]
-    #[arg(long, value_delimiter = ',')]
-    pub load_cores: Option<Vec<usize>>,
-    /// Where pictures go [default: loadtest/results]
-    #[arg(long)]
-    pub results: Option<PathBuf>,
-    /// Also write the report to this file
-    #[arg(long)]
-    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub stand: Stand,
 }
 
 #[derive(Args)]
@@ -55,6 +43,8 @@ pub struct Mttr {
 pub struct Kill {
     #[command(flatten)]
     pub trial: Trial,
+    #[command(flatten)]
+    pub pictures: Pictures,
     /// What happens to a server [default: all]
     #[arg(long, value_delimiter = ',')]
     pub faults: Vec<Fault>,
@@ -67,6 +57,8 @@ pub struct Kill {
 pub struct Feedback {
     #[command(flatten)]
     pub trial: Trial,
+    #[command(flatten)]
+    pub pictures: Pictures,
     /// Seconds of each part [default: 36, with --quick 12]
     #[arg(long)]
     pub seconds: Option<u64>,
@@ -76,9 +68,9 @@ pub struct Feedback {
 pub struct Namespaces {
     #[command(flatten)]
     pub trial: Trial,
-    /// For how long
-    #[arg(long, default_value_t = 5.0)]
-    pub minutes: f64,
+    /// For how long [default: 5, with --quick 0.25]
+    #[arg(long)]
+    pub minutes: Option<f64>,
     /// Packets that are lost, in percent
     #[arg(long, default_value_t = 1.0)]
     pub loss: f64,
@@ -91,8 +83,8 @@ pub struct Namespaces {
 pub struct Capacity {
     /// The server [default: one of this program's own, whose capacity is known]
     pub address: Option<SocketAddr>,
-    /// What is asked for
-    #[arg(long, default_value = "/")]
+    /// What is asked for there
+    #[arg(long, default_value = "/", requires = "address")]
     pub path: String,
     /// Seconds of each step
     #[arg(long, default_value_t = 2.0)]
