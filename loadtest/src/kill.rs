@@ -384,7 +384,11 @@ fn targets(fault: Fault, rows: &[Row]) -> Vec<Target> {
             seen.map(|seen| time(seen).map_or(f64::INFINITY, |time| time.as_secs_f64()))
         };
         let mut targets = vec![
-            at_most(&what("failed GETs"), seen.map(|seen| figure(seen.failed)), Some(0.0)),
+            at_most(
+                &what("GETs that failed or were not sent"),
+                seen.map(|seen| figure(seen.failed + seen.not_sent)),
+                Some(0.0),
+            ),
             at_most(&what("Suspect after, s"), after(|seen| seen.suspect), Some(1.0)),
         ];
         if fault == Fault::Killed {
@@ -459,12 +463,14 @@ mod tests {
         assert_eq!(met(Fault::Killed, &[row(seen.clone())]), [Some(true), Some(true), Some(false), Some(true)]);
         assert_eq!(met(Fault::Vanished, &[row(seen)]), [Some(true); 3]);
         assert_eq!(
-            met(Fault::Hanging, &[row(Seen { failed: 1, not_sent: 2, ..Seen::default() })]),
+            met(Fault::Hanging, &[row(Seen { failed: 1, ..Seen::default() })]),
             [Some(false), Some(false), None]
         );
         assert!(
             met(Fault::Hanging, &[Row { rival: RIVALS[3], seen: Ok(Seen::default()) }]).is_empty(),
             "peers have no targets"
         );
+        let unsent = met(Fault::Hanging, &[row(Seen { not_sent: 1, ..Seen::default() })]);
+        assert_eq!(unsent[0], Some(false), "what was not sent has not been answered");
     }
 }
