@@ -1,6 +1,8 @@
 //! The command line of the measurements: words in, what to measure out.
 
+use std::fmt::{Display, Formatter};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -214,8 +216,8 @@ pub struct Placing {
     /// Where what is drawn by lot begins: arrivals, keys, their names, and who is killed
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Seconds that count in each run
-    #[arg(long)]
+    /// Seconds that count in each run: they bound the memory that requests take
+    #[arg(long, value_parser = |text: &str| between(text, 1u64, 600))]
     pub seconds: Option<u64>,
     #[command(flatten)]
     pub stand: Stand,
@@ -228,13 +230,13 @@ pub struct Cache {
     #[command(flatten)]
     pub placing: Placing,
     /// Exponents of Zipf's law [default: 0.9,1.0,1.1, with --quick 1.0]
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = |text: &str| between(text, 0.1, 3.0))]
     pub alphas: Vec<f64>,
     /// The rate, as a part of what the servers could do if every key had one home
-    #[arg(long, default_value_t = 0.55)]
+    #[arg(long, default_value_t = 0.55, value_parser = |text: &str| between(text, 0.05, 2.0))]
     pub load: f64,
     /// Keys [default: 10000, with --quick 4000]
-    #[arg(long)]
+    #[arg(long, value_parser = |text: &str| between(text, 1_000usize, 100_000))]
     pub keys: Option<usize>,
 }
 
@@ -244,8 +246,14 @@ pub struct Uneven {
     pub placing: Placing,
 }
 
-impl std::fmt::Display for Product {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// A number within bounds.
+fn between<T: FromStr<Err: Display> + PartialOrd + Display>(text: &str, least: T, most: T) -> Result<T, String> {
+    let number: T = text.parse().map_err(|error| format!("{error}"))?;
+    if (&least..=&most).contains(&&number) { Ok(number) } else { Err(format!("it is from {least} to {most}")) }
+}
+
+impl Display for Product {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(self.to_possible_value().as_ref().map_or("", |value| value.get_name()))
     }
 }
@@ -309,5 +317,36 @@ impl Options {
             std::fs::write(&file, text).doing(|| format!("writing {}", file.display()))?;
         }
         Ok(passed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_beyond_its_bounds_is_an_error_and_not_cut_short() {
+        let parse =
+            |words: &str| Options::try_parse_from(words.split(' ')).map(drop).map_err(|error| error.to_string());
+        for words in [
+            "loadtest mttr --rounds 100 --healthy 3600",
+            "loadtest kill --rate 1",
+            "loadtest feedback --seconds 2",
+            "loadtest capacity --seconds 0.1 --most 1",
+            "loadtest namespaces --loss 0 --jitter 1000 --minutes 0.25",
+            "loadtest cache --alphas 0.9,1.1 --load 0.5 --keys 1000 --seconds 600",
+        ] {
+            assert_eq!(parse(words), Ok(()), "{words}");
+        }
+        for (words, bounds) in [
+            ("loadtest mttr --rounds 101", "from 1 to 100"),
+            ("loadtest kill --rate 0", "from 1 to 20000"),
+            ("loadtest namespaces --loss 101", "from 0 to 100"),
+            ("loadtest namespaces --minutes NaN", "from 0.01 to 60"),
+            ("loadtest cache --alphas 0.9,9", "from 0.1 to 3"),
+        ] {
+            let error = parse(words).unwrap_err();
+            assert!(error.contains(bounds), "{error}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::cable::Quality;
 use crate::experiment::Ground;
-use crate::failure::{Outcome, While};
+use crate::failure::Outcome;
 use crate::kill::{self, Fault};
 use crate::mttr::{self, Timeline};
 use crate::options::{Capacity, Feedback, Kill, Mttr, Namespaces, Stand, Trial};
@@ -41,9 +41,9 @@ pub fn mttr(options: &Mttr) -> Outcome<(String, bool)> {
         (false, false) => (12, 10, 20, 60),
         (false, true) => (2, 10, 10, 15),
     };
-    let rounds = options.rounds.unwrap_or(rounds).clamp(1, 100);
+    let rounds = options.rounds.unwrap_or(rounds);
     let timeline = Timeline { rounds, overload: seconds(overload), quiet: seconds(quiet) };
-    let healthy = seconds(options.healthy.unwrap_or(healthy).min(3_600));
+    let healthy = seconds(options.healthy.unwrap_or(healthy));
     let (rivals, mut ground) = set_up(trial, &mttr::RIVALS)?;
     let experiment = mttr::Mttr { rivals, timeline, healthy, seed: trial.seed };
     let (text, passed) = experiment.run(&mut ground, say)?;
@@ -57,8 +57,7 @@ pub fn kill(options: &Kill) -> Outcome<(String, bool)> {
     let timeline = kill::Timeline { well: seconds(well), fault: seconds(fault), back: seconds(back) };
     let faults = if options.faults.is_empty() { Fault::value_variants() } else { &options.faults };
     let (rivals, mut ground) = set_up(trial, &kill::RIVALS)?;
-    let rate = options.rate.clamp(1, 20_000);
-    let experiment = kill::Kill { rivals, faults: faults.to_vec(), rate, timeline, seed: trial.seed };
+    let experiment = kill::Kill { rivals, faults: faults.to_vec(), rate: options.rate, timeline, seed: trial.seed };
     let (text, passed) = experiment.run(&mut ground, &options.pictures.folder(), say)?;
     Ok((titled("What clients notice of a failure", &ground, &text), passed))
 }
@@ -68,7 +67,7 @@ pub fn feedback(options: &Feedback) -> Outcome<(String, bool)> {
     let trial = &options.trial;
     let (duration, bursts, repeats) =
         if trial.quick { (12, vec![50, 400], 1) } else { (36, vec![50, 100, 200, 400, 800], 3) };
-    let duration = seconds(options.seconds.unwrap_or(duration).clamp(2, 600));
+    let duration = seconds(options.seconds.unwrap_or(duration));
     let (rivals, mut ground) = set_up(trial, &feedback::RIVALS)?;
     let experiment = feedback::Feedback { rivals, duration, bursts, repeats, seed: trial.seed };
     let (text, passed) = experiment.run(&mut ground, &options.pictures.folder(), say)?;
@@ -79,12 +78,9 @@ pub fn feedback(options: &Feedback) -> Outcome<(String, bool)> {
 pub fn namespaces(options: &Namespaces) -> Outcome<(String, bool)> {
     let trial = &options.trial;
     crate::cable::require_root()?;
-    let minutes = options.minutes.unwrap_or(if trial.quick { 0.25 } else { 5.0 }).min(60.0);
-    let duration = Duration::try_from_secs_f64(minutes * 60.0).doing(|| "reading --minutes".to_owned())?;
-    let quality = Quality {
-        loss: (options.loss / 100.0).clamp(0.0, 1.0),
-        jitter: Duration::from_millis(options.jitter.min(1_000)),
-    };
+    let minutes = options.minutes.unwrap_or(if trial.quick { 0.25 } else { 5.0 });
+    let duration = Duration::from_secs_f64(minutes * 60.0);
+    let quality = Quality { loss: options.loss / 100.0, jitter: Duration::from_millis(options.jitter) };
     let (_, mut ground) = set_up(trial, &namespaces::RIVALS)?;
     let experiment = namespaces::Namespaces { duration, quality, seed: trial.seed };
     let (text, passed) = experiment.run(&mut ground)?;
@@ -95,9 +91,11 @@ pub fn namespaces(options: &Namespaces) -> Outcome<(String, bool)> {
 pub fn capacity(options: &Capacity) -> Outcome<(String, bool)> {
     crate::machine::require(&["taskset", "setpriv"])?;
     crate::machine::raise_descriptors()?;
-    let step =
-        Duration::try_from_secs_f64(options.seconds.clamp(0.1, 60.0)).doing(|| "reading --seconds".to_owned())?;
-    let most = options.most.clamp(1, 10_000);
-    let experiment = capacity::Capacity { address: options.address, path: options.path.clone(), step, most };
+    let experiment = capacity::Capacity {
+        address: options.address,
+        path: options.path.clone(),
+        step: Duration::from_secs_f64(options.seconds),
+        most: options.most,
+    };
     experiment.run(say)
 }

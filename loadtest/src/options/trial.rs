@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Pictures, Stand};
+use super::{Pictures, Stand, between};
 use crate::kill::Fault;
 
 /// What these experiments share.
@@ -32,10 +32,10 @@ pub struct Mttr {
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
     /// Overloads in each row [default: 12, with --quick 2]
-    #[arg(long)]
+    #[arg(long, value_parser = |text: &str| between(text, 1u32, 100))]
     pub rounds: Option<u32>,
     /// Seconds of a healthy load of 95 % [default: 60, with --quick 15; 0: none]
-    #[arg(long)]
+    #[arg(long, value_parser = |text: &str| between(text, 0u64, 3_600))]
     pub healthy: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ pub struct Kill {
     #[arg(long, value_delimiter = ',')]
     pub faults: Vec<Fault>,
     /// Requests a second
-    #[arg(long, default_value_t = 2_000)]
+    #[arg(long, default_value_t = 2_000, value_parser = |text: &str| between(text, 1u32, 20_000))]
     pub rate: u32,
 }
 
@@ -60,7 +60,7 @@ pub struct Feedback {
     #[command(flatten)]
     pub pictures: Pictures,
     /// Seconds of each part [default: 36, with --quick 12]
-    #[arg(long)]
+    #[arg(long, value_parser = |text: &str| between(text, 2u64, 600))]
     pub seconds: Option<u64>,
 }
 
@@ -69,13 +69,13 @@ pub struct Namespaces {
     #[command(flatten)]
     pub trial: Trial,
     /// For how long [default: 5, with --quick 0.25]
-    #[arg(long)]
+    #[arg(long, value_parser = |text: &str| between(text, 0.01, 60.0))]
     pub minutes: Option<f64>,
     /// Packets that are lost, in percent
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = |text: &str| between(text, 0.0, 100.0))]
     pub loss: f64,
     /// A packet takes up to so many milliseconds longer
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = |text: &str| between(text, 0u64, 1_000))]
     pub jitter: u64,
 }
 
@@ -87,10 +87,10 @@ pub struct Capacity {
     #[arg(long, default_value = "/", requires = "address")]
     pub path: String,
     /// Seconds of each step
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 2.0, value_parser = |text: &str| between(text, 0.1, 60.0))]
     pub seconds: f64,
     /// The most requests at a time
-    #[arg(long, default_value_t = 1_024)]
+    #[arg(long, default_value_t = 1_024, value_parser = |text: &str| between(text, 1usize, 10_000))]
     pub most: usize,
     /// Also write the report to this file
     #[arg(long)]
