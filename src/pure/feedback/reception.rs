@@ -102,6 +102,17 @@ pub struct Received {
     pub message: SignedReport,
 }
 
+/// An order as it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedOrder {
+    /// Its number, by which its agent tells of it.
+    pub number: u64,
+    /// Its bytes.
+    pub datagram: Vec<u8>,
+    /// Where its agent is.
+    pub to: SocketAddr,
+}
+
 /// Nobody is known to whom the order could go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undeliverable {
@@ -309,16 +320,11 @@ impl Reception {
         }
     }
 
-    /// An order to a server's agent, and where it goes.
+    /// An order to a server's agent.
     ///
     /// # Errors
     /// [`Undeliverable`].
-    pub fn order(
-        &mut self,
-        slot: ServerSlot,
-        kind: OrderKind,
-        wall: UnixNanos,
-    ) -> Result<(Vec<u8>, SocketAddr), Undeliverable> {
+    pub fn order(&mut self, slot: ServerSlot, kind: OrderKind, wall: UnixNanos) -> Result<SealedOrder, Undeliverable> {
         let number = self.next_number;
         self.next_number += 1;
         let agent = self.names.get(&slot).and_then(|name| self.agents.get(name)).ok_or(Undeliverable::Unknown)?;
@@ -326,7 +332,7 @@ impl Reception {
         let to = agent.from.ok_or(Undeliverable::Unheard)?;
         // An order has a fixed length, and a name that fits.
         let datagram = seal_order(&agent.name, agent.keys.order(), &order).map_err(|_| Undeliverable::Unknown)?;
-        Ok((datagram, to))
+        Ok(SealedOrder { number, datagram, to })
     }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::pure::feedback::acceptance::Obedience;
 use crate::pure::feedback::guard::STRANGER_RATE;
 use crate::pure::feedback::report::{Figures, Report};
-use crate::pure::feedback::wire::{Nonce, seal_report};
+use crate::pure::feedback::wire::{Nonce, SignedOrder, seal_report};
 
 const WALL: UnixNanos = UnixNanos(1_800_000_000_000_000_000);
 
@@ -65,10 +65,10 @@ impl Agent {
         .unwrap()
     }
 
-    fn obey(&mut self, datagram: &[u8], millis: u64) -> OrderKind {
+    fn obey(&mut self, datagram: &[u8], millis: u64) -> SignedOrder {
         let order = wire::open(datagram).unwrap().order(self.keys.order()).unwrap();
         self.obedience.obey(&order, wall(millis)).unwrap();
-        order.kind
+        order
     }
 
     /// Sends a report that is not known yet, and is introduced.
@@ -147,10 +147,11 @@ fn questions_go_where_the_last_report_that_counted_came_from() {
     receive(&mut reception, &report, elsewhere, 11).unwrap_err();
     let report = agent.report(20);
     receive(&mut reception, &report, agent.from, 20).unwrap();
-    let (question, to) = reception.order(ServerSlot(3), OrderKind::Question, wall(30)).unwrap();
-    assert_eq!((agent.obey(&question, 30), to), (OrderKind::Question, agent.from));
-    let (restart, _) = reception.order(ServerSlot(3), OrderKind::Restart, wall(40)).unwrap();
-    assert_eq!(agent.obey(&restart, 40), OrderKind::Restart);
+    let question = reception.order(ServerSlot(3), OrderKind::Question, wall(30)).unwrap();
+    assert_eq!((agent.obey(&question.datagram, 30).kind, question.to), (OrderKind::Question, agent.from));
+    let restart = reception.order(ServerSlot(3), OrderKind::Restart, wall(40)).unwrap();
+    let obeyed = agent.obey(&restart.datagram, 40);
+    assert_eq!((obeyed.kind, obeyed.number), (OrderKind::Restart, restart.number));
 }
 
 #[test]
