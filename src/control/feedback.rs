@@ -365,8 +365,7 @@ fn sources(snapshot: &Snapshot) -> Vec<Cidr> {
     }
     addresses.sort_unstable();
     addresses.dedup();
-    let single = |address: IpAddr| Cidr { address, prefix: if address.is_ipv4() { 32 } else { 128 } };
-    addresses.into_iter().map(single).collect()
+    addresses.into_iter().map(Cidr::single).collect()
 }
 
 #[cfg(test)]

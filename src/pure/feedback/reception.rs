@@ -50,8 +50,7 @@ impl Sources {
     pub fn new(ranges: &[Cidr]) -> Self {
         let mut sources = Self::default();
         for range in ranges {
-            let is_single = range.prefix == if range.address.is_ipv4() { 32 } else { 128 };
-            if is_single {
+            if *range == Cidr::single(range.address) {
                 sources.addresses.insert(range.address.to_canonical());
             } else {
                 sources.ranges.push(*range);
