@@ -164,7 +164,7 @@ struct Agent {
     introductions: Introductions,
     /// How many more are told.
     reports: Bucket,
-    /// Since when its reports have been old, one after the other.
+    /// Since when its reports have been old, and none has counted.
     old_since: Option<Timestamp>,
 }
 
@@ -276,12 +276,9 @@ impl Reception {
             WireError::Forged => Refused::Forged,
             _ => Refused::Malformed,
         })?;
-        let accepted = agent.acceptance.accept(&message, wall);
-        if accepted != Err(Refusal::Old) {
-            agent.old_since = None;
-        }
-        match accepted {
+        match agent.acceptance.accept(&message, wall) {
             Ok(()) => {
+                agent.old_since = None;
                 agent.from = Some(from);
                 self.guard.prove(agent.slot, from, now);
                 if !agent.reports.take(REPORTS_RATE, now) {

@@ -244,6 +244,22 @@ fn an_agent_whose_clock_was_set_back_is_introduced_anew() {
 }
 
 #[test]
+fn a_report_that_somebody_sends_again_keeps_no_agent_whose_clock_was_set_back_from_being_heard() {
+    let (mut reception, mut agent) = (reception(1), Agent::new("a"));
+    agent.meet(&mut reception, 0);
+    let copy = agent.report(1);
+    receive(&mut reception, &copy, agent.from, 1).unwrap();
+    agent.boot -= 1_000_000_000;
+    for millis in (100..6_000).step_by(100) {
+        let report = agent.report(millis);
+        let is_renewed = receive(&mut reception, &report, agent.from, millis);
+        assert_eq!(is_renewed, Err(Refused::Replayed { wants_renewal: millis >= 5_100 }), "{millis}");
+        let copied = receive(&mut reception, &copy, ([10, 9, 9, 9], 1).into(), millis);
+        assert_eq!(copied, Err(Refused::Replayed { wants_renewal: false }));
+    }
+}
+
+#[test]
 fn servers_that_stay_keep_what_is_known_of_them() {
     let (mut reception, mut agent) = (reception(1), Agent::new("a"));
     agent.meet(&mut reception, 0);
