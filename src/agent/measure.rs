@@ -220,16 +220,13 @@ impl Measure {
             Scope::Cgroup(cgroup) => cgroup.cores(&self.machine),
             Scope::Host | Scope::Processes => self.machine.cores,
         };
-        let used = match (&mut self.scope, &mut self.tree) {
-            (Scope::Processes, Some(tree)) => Some(tree.read(now, PAGE)),
-            _ => None,
-        };
         let whole = self.host.memory();
-        let (seconds, memory) = match (&mut self.scope, used) {
+        let (seconds, memory) = match (&mut self.scope, &mut self.tree) {
             (Scope::Cgroup(cgroup), _) => {
                 (cgroup.processor_seconds(), whole.and_then(|whole| cgroup.memory(whole.capacity)))
             }
-            (Scope::Processes, Some(used)) => {
+            (Scope::Processes, Some(tree)) => {
+                let used = tree.read(now, PAGE);
                 let memory = whole.map(|whole| Use { amount: used.memory, capacity: whole.capacity });
                 (Some(used.processor_seconds), memory)
             }
