@@ -237,7 +237,15 @@ impl Listening {
                 self.reception.renew(bytes);
                 tracing::warn!("the clock of the agent at {from} was set back: it is introduced anew");
             }
-            _ => {}
+            Refused::Foreign
+            | Refused::Malformed
+            | Refused::Unknown
+            | Refused::Limited(_)
+            | Refused::TooMany
+            | Refused::Forged
+            | Refused::Late
+            | Refused::Replayed { wants_renewal: false }
+            | Refused::Unheard(None) => {}
         }
     }
 

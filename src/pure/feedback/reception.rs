@@ -272,10 +272,9 @@ impl Reception {
             Admission::Admitted => {}
             limited @ (Admission::Stranger | Admission::Proven) => return Err(Refused::Limited(limited)),
         }
-        let message = sealed.report(agent.keys.report()).map_err(|error| match error {
-            WireError::Forged => Refused::Forged,
-            _ => Refused::Malformed,
-        })?;
+        let message = sealed
+            .report(agent.keys.report())
+            .map_err(|error| if error == WireError::Forged { Refused::Forged } else { Refused::Malformed })?;
         match agent.acceptance.accept(&message, wall) {
             Ok(()) => {
                 agent.old_since = None;
