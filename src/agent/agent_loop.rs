@@ -89,7 +89,7 @@ impl Agent {
         let look = self.measure.look(now, self.pacing.wants_figures(now), is_asked);
         let is_bad = self.check.as_ref().and_then(OwnCheck::is_good) == Some(false);
         let is_failed = self.services.as_ref().is_some_and(|services| !services.are_well());
-        let (service, why) = if self.maintenance_file.as_deref().is_some_and(Path::exists) {
+        let (service, why) = if self.is_in_maintenance() {
             (Service::Maintenance, "the maintenance file is there")
         } else if process == Some(None) {
             (Service::Down, "its process does not live")
@@ -113,6 +113,10 @@ impl Agent {
         sample
     }
 
+    fn is_in_maintenance(&self) -> bool {
+        self.maintenance_file.as_deref().is_some_and(Path::exists)
+    }
+
     fn say(&mut self, why: Option<Reason>, sample: &Sample) {
         let (said, promised_next) = self.pacing.told(time::now(), why, sample);
         let Sample { figures, is_overloaded, service } = said;
@@ -131,12 +135,13 @@ impl Agent {
     }
 
     fn restart(&mut self, balancer: usize, order: &SignedOrder) {
+        let is_in_maintenance = self.is_in_maintenance();
         let progress = match &mut self.services {
-            Some(services) => services.restart(time::now()),
-            None => RestartProgress::Refused,
+            Some(services) if !is_in_maintenance => services.restart(time::now()),
+            Some(_) | None => RestartProgress::Refused,
         };
         if progress == RestartProgress::Refused {
-            warn!("a restart was ordered, and there is no command for it or another is at work");
+            warn!("a restart was ordered, and there is no command for it, another is at work or it is in maintenance");
         } else {
             info!("a restart was ordered");
             self.restarting = Some((balancer, order.number));

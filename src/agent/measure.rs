@@ -200,9 +200,9 @@ impl Measure {
         }
     }
 
-    /// A cgroup's namespace is that of its processes, of the first that is still in it.
-    fn follow_members(&mut self) {
-        let Scope::Cgroup(cgroup) = &mut self.scope else { return };
+    /// A cgroup's namespace is that of its processes, of the first that is still in it. Gives back who they are.
+    fn follow_members(&mut self) -> Vec<i32> {
+        let Scope::Cgroup(cgroup) = &mut self.scope else { return Vec::new() };
         let members = cgroup.members();
         self.has_members = !members.is_empty();
         let is_followed = self.tree.as_ref().is_some_and(|tree| members.contains(&tree.root()));
@@ -211,24 +211,22 @@ impl Measure {
             self.follow(members.first().copied());
             self.rates.processor = processor;
         }
+        members
     }
 
     fn read(&mut self, now: Timestamp) {
-        self.follow_members();
+        let members = self.follow_members();
         let cores = match &self.scope {
             Scope::Cgroup(cgroup) => cgroup.cores(&self.machine),
             Scope::Host | Scope::Processes => self.machine.cores,
         };
-        let used = match (&mut self.scope, &mut self.tree) {
-            (Scope::Processes, Some(tree)) => Some(tree.read(now, PAGE)),
-            _ => None,
-        };
         let whole = self.host.memory();
-        let (seconds, memory) = match (&mut self.scope, used) {
+        let (seconds, memory) = match (&mut self.scope, &mut self.tree) {
             (Scope::Cgroup(cgroup), _) => {
                 (cgroup.processor_seconds(), whole.and_then(|whole| cgroup.memory(whole.capacity)))
             }
-            (Scope::Processes, Some(used)) => {
+            (Scope::Processes, Some(tree)) => {
+                let used = tree.read(now, PAGE);
                 let memory = whole.map(|whole| Use { amount: used.memory, capacity: whole.capacity });
                 (Some(used.processor_seconds), memory)
             }
@@ -239,15 +237,15 @@ impl Measure {
         let busy = seconds.and_then(|seconds| self.rates.processor.add(now, seconds));
         self.figures.cpu = busy.map(|busy| Use { amount: busy.min(cores) * rate, capacity: cores * rate });
         self.figures.memory = memory;
-        self.figures.run_queue = self.run_queue();
+        self.figures.run_queue = self.run_queue(&members);
         self.figures.disk = self.disk(now);
         self.figures.network = self.network(now);
     }
 
-    fn run_queue(&mut self) -> Option<u32> {
+    fn run_queue(&mut self, of_cgroup: &[i32]) -> Option<u32> {
         match (&mut self.scope, &self.tree) {
             (Scope::Host, _) => self.host.run_queue(),
-            (Scope::Cgroup(cgroup), _) => run_queue(cgroup.members().into_iter()),
+            (Scope::Cgroup(_), _) => run_queue(of_cgroup.iter().copied()),
             (Scope::Processes, Some(tree)) => run_queue(tree.members()),
             (Scope::Processes, None) => None,
         }

@@ -74,9 +74,9 @@ async fn ask(url: &CheckUrl, request: &str) -> io::Result<bool> {
     let mut stream = TcpStream::connect(url.address).await?;
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::with_capacity(ANSWER_MAX);
+    let mut rest = stream.take(ANSWER_MAX as u64);
     loop {
-        let room = (ANSWER_MAX - answer.len().min(ANSWER_MAX)) as u64;
-        let read = (&mut stream).take(room).read_buf(&mut answer).await?;
+        let read = rest.read_buf(&mut answer).await?;
         match is_good_answer(&answer) {
             Some(is_good) => return Ok(is_good),
             None if read == 0 => return Ok(false),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -193,7 +194,8 @@ impl Peer {
 
     fn send(&mut self, datagram: &[u8]) {
         let Some(line) = &self.line else { return };
-        match line.socket.try_send(datagram) {
+        // Past the runtime, which takes a socket that was just opened for full until it has looked.
+        match SockRef::from(&*line.socket).send(datagram) {
             Ok(_) => {}
             // Nobody listened there for the last report, or the buffer is full: as if this one had been lost.
             Err(cause) if cause.kind() == ErrorKind::WouldBlock => {}
@@ -233,5 +235,27 @@ async fn listen(at: usize, socket: Arc<UdpSocket>, is_refused: Arc<AtomicBool>, 
                 tokio::time::sleep(ERROR_PAUSE).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::feedback::keys::MasterKey;
+
+    #[test]
+    fn the_first_report_arrives() {
+        let balancer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        balancer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let keys = MasterKey::from_bytes(&[7; 32]).pair(&"origin/o1".parse().unwrap()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (mut speaker, _arrivals) = Speaker::new(keys.clone(), &[balancer.local_addr().unwrap()], UnixNanos(1));
+            speaker.say(&Report::default(), UnixNanos(2));
+        });
+        let mut buffer = [0; DATAGRAM_MAX];
+        let length = balancer.recv(&mut buffer).unwrap();
+        let message = open(&buffer[..length]).unwrap().report(keys.report()).unwrap();
+        assert_eq!(message.report.sequence, 1);
     }
 }

@@ -21,7 +21,6 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::base::id::ServerSlot;
-use crate::base::letters::without_deceptive;
 use crate::base::rng::Rng;
 use crate::base::time;
 use crate::control::inputs::{Heard, ReportSender};
@@ -176,13 +175,12 @@ struct Reasons {
 }
 
 impl Reasons {
-    /// The reason that is to be said now, fit for a log.
+    /// The reason that is to be said now.
     fn news(&mut self, reason: Option<String>) -> Option<&str> {
         let Some(reason) = reason else {
             self.last = None;
             return None;
         };
-        let reason = without_deceptive(&reason);
         if self.last.as_ref() == Some(&reason) || !self.said.is_due() {
             return None;
         }
@@ -216,7 +214,6 @@ impl Task {
             Err(error) => {
                 self.process.feedback.agent_checks_failed.add(1);
                 if self.said.is_due() {
-                    let error = without_deceptive(&error.to_string());
                     tracing::warn!("the agent-check of {} at {address}: {error}", self.endpoint.server.id);
                 }
             }
@@ -306,12 +303,6 @@ mod tests {
             assert_eq!(reasons.news(Some(format!("disk {number}% full"))), None);
             assert_eq!(reasons.news(None), None);
         }
-    }
-
-    #[test]
-    fn a_reason_that_turns_its_line_is_said_without_that() {
-        let turned = "well \u{202e}nwod si 1a\u{2069}".to_owned();
-        assert_eq!(Reasons::default().news(Some(turned)), Some("well ?nwod si 1a?"));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::control::inputs::{Heard, ReportSender};
 use crate::pure::feedback::keys::MasterKey;
 use crate::pure::feedback::reception::{Received, Reception, Refused, SECRET_LENGTH, Sources};
 use crate::pure::feedback::report::Source;
-use crate::pure::feedback::wire::{DATAGRAM_MAX, OrderKind, RestartNews, RestartProgress, ServerName, open};
+use crate::pure::feedback::wire::{DATAGRAM_MAX, OrderKind, RestartNews, RestartProgress};
 use crate::pure::pool::Address;
 use crate::pure::rule::Cidr;
 use crate::shared::counters::feedback::FeedbackCounters;
@@ -33,7 +33,7 @@ use crate::shared::snapshot::{Endpoint, Snapshot, SnapshotStore};
 use crate::shared::spaced::Spaced;
 use crate::shared::thread;
 
-use restarts::{Order, Restarts};
+use restarts::Restarts;
 use rounds::Rounds;
 pub use socket::{BoundSocket, OpenError};
 use socket::{Buffer, LiveSocket};
@@ -74,8 +74,8 @@ pub(super) fn start(
     thread::start("feedback", make, move |runtime| {
         let served = runtime.block_on(async {
             let socket = socket.into_live()?;
-            let reception = Reception::new(master.clone(), &secret, time::now());
-            Listening::new(socket, (reception, master), store, reports).serve(orders, stop).await
+            let reception = Reception::new(master, &secret, time::now());
+            Listening::new(socket, reception, store, reports).serve(orders, stop).await
         });
         if let Err(error) = served {
             tracing::error!("reports can't be received: {error}");
@@ -93,7 +93,6 @@ fn random() -> io::Result<[u8; SECRET_LENGTH]> {
 struct Listening {
     socket: LiveSocket,
     reception: Reception,
-    master: MasterKey,
     store: Arc<SnapshotStore>,
     reports: ReportSender,
     /// The configured servers.
@@ -114,16 +113,10 @@ struct Listening {
 }
 
 impl Listening {
-    fn new(
-        socket: LiveSocket,
-        (reception, master): (Reception, MasterKey),
-        store: Arc<SnapshotStore>,
-        reports: ReportSender,
-    ) -> Self {
+    fn new(socket: LiveSocket, reception: Reception, store: Arc<SnapshotStore>, reports: ReportSender) -> Self {
         let mut listening = Self {
             socket,
             reception,
-            master,
             store,
             reports,
             servers: HashMap::new(),
@@ -244,7 +237,15 @@ impl Listening {
                 self.reception.renew(bytes);
                 tracing::warn!("the clock of the agent at {from} was set back: it is introduced anew");
             }
-            _ => {}
+            Refused::Foreign
+            | Refused::Malformed
+            | Refused::Unknown
+            | Refused::Limited(_)
+            | Refused::TooMany
+            | Refused::Forged
+            | Refused::Late
+            | Refused::Replayed { wants_renewal: false }
+            | Refused::Unheard(None) => {}
         }
     }
 
@@ -254,23 +255,14 @@ impl Listening {
             AgentOrder::Question => OrderKind::Question,
             AgentOrder::Restart(_) => OrderKind::Restart,
         };
-        let Ok((datagram, to)) = self.reception.order(slot, kind, wall) else {
+        let Ok(sealed) = self.reception.order(slot, kind, wall) else {
             self.counters().orders_failed.add(1);
             return;
         };
-        self.send(&datagram, to);
-        if let AgentOrder::Restart(step) = order
-            && let Some(number) = self.number_of(slot, &datagram)
-        {
-            self.restarts.ordered(time::now(), slot, Order { step, number, datagram, to });
+        self.send(&sealed.datagram, sealed.to);
+        if let AgentOrder::Restart(step) = order {
+            self.restarts.ordered(time::now(), slot, step, sealed);
         }
-    }
-
-    /// The number of an order for a server, by which its agent tells of it.
-    fn number_of(&self, slot: ServerSlot, datagram: &[u8]) -> Option<u64> {
-        let name = ServerName::of(&self.servers.get(&slot)?.server.id).ok()?;
-        let keys = self.master.pair(&name)?;
-        Some(open(datagram).ok()?.order(keys.order()).ok()?.number)
     }
 
     fn send(&self, datagram: &[u8], to: SocketAddr) {
@@ -321,8 +313,8 @@ impl Listening {
         let wall = UnixNanos::of(time::wall_clock());
         for slot in asked {
             // Who has never been heard of can't be asked, and is passed over as it is.
-            if let Ok((question, to)) = self.reception.order(slot, OrderKind::Question, wall) {
-                self.send(&question, to);
+            if let Ok(question) = self.reception.order(slot, OrderKind::Question, wall) {
+                self.send(&question.datagram, question.to);
             }
         }
     }
@@ -381,8 +373,7 @@ fn sources(snapshot: &Snapshot) -> Vec<Cidr> {
     }
     addresses.sort_unstable();
     addresses.dedup();
-    let single = |address: IpAddr| Cidr { address, prefix: if address.is_ipv4() { 32 } else { 128 } };
-    addresses.into_iter().map(single).collect()
+    addresses.into_iter().map(Cidr::single).collect()
 }
 
 #[cfg(test)]

@@ -165,7 +165,8 @@ async fn restarted(mut news: watch::Receiver<Option<RestartProgress>>, timeout: 
         Some(RestartProgress::Done | RestartProgress::Running) => Ok(()),
         Some(RestartProgress::Failed) => Err(StepFailure::No("its agent could not restart it".to_owned())),
         Some(RestartProgress::Refused) => {
-            Err(StepFailure::NotDone("its agent has no command for it, or is at one already".to_owned()))
+            let why = "its agent has no command for it, is at one already, or its service is in maintenance";
+            Err(StepFailure::NotDone(why.to_owned()))
         }
         None => Err(StepFailure::NotDone("its agent does not answer the order".to_owned())),
     }

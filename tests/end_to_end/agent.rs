@@ -177,6 +177,9 @@ fn a_service_in_maintenance_wants_nothing_and_is_not_started_anew() {
     let first = balancer.wait("speaks", |_| true);
     let later = first.report.sequence + 20;
     balancer.wait("speaks later", |message| message.report.sequence >= later);
+    let order = balancer.order(OrderKind::Restart);
+    balancer.send(&order);
+    balancer.wait("refuses", |message| message.restart.is_some_and(|news| news.progress == RestartProgress::Refused));
     assert_eq!(services.log(), ["start app", "stop app"], "whoever works on it is left alone");
     std::fs::remove_file(services.path("closed")).unwrap();
     balancer.wait("is up again", is(Service::Up));

@@ -10,24 +10,12 @@ use std::time::Duration;
 
 use crate::base::id::ServerSlot;
 use crate::base::time::Timestamp;
+use crate::pure::feedback::reception::SealedOrder;
 use crate::pure::feedback::wire::{RestartNews, RestartProgress};
 use crate::pure::recovery::{Step, StepId};
 
 /// How often an order is sent of which there is no news.
 const AGAIN_EVERY: Duration = Duration::from_millis(500);
-
-/// An order as it was sent.
-#[derive(Debug)]
-pub(super) struct Order {
-    /// The step that it was given for.
-    pub(super) step: StepId,
-    /// Its number.
-    pub(super) number: u64,
-    /// Its bytes.
-    pub(super) datagram: Vec<u8>,
-    /// Where its agent is.
-    pub(super) to: SocketAddr,
-}
 
 /// The last order for each server.
 #[derive(Debug, Default)]
@@ -35,17 +23,19 @@ pub(super) struct Restarts(HashMap<ServerSlot, Ordered>);
 
 #[derive(Debug)]
 struct Ordered {
-    order: Order,
+    /// The step that it was given for.
+    step: StepId,
+    order: SealedOrder,
     /// When it is sent again; `None`: no more.
     again_at: Option<Timestamp>,
     until: Timestamp,
 }
 
 impl Restarts {
-    /// An order has been sent.
-    pub(super) fn ordered(&mut self, now: Timestamp, slot: ServerSlot, order: Order) {
+    /// An order has been sent for a step.
+    pub(super) fn ordered(&mut self, now: Timestamp, slot: ServerSlot, step: StepId, order: SealedOrder) {
         let until = now + Step::AgentRestart.timeout();
-        self.0.insert(slot, Ordered { order, again_at: Some(now + AGAIN_EVERY), until });
+        self.0.insert(slot, Ordered { step, order, again_at: Some(now + AGAIN_EVERY), until });
     }
 
     /// What has to be sent again, and where to.
@@ -67,7 +57,7 @@ impl Restarts {
         let news = news?;
         let ordered = self.0.get_mut(&slot).filter(|ordered| ordered.order.number == news.number)?;
         ordered.again_at = None;
-        Some((ordered.order.step, news.progress))
+        Some((ordered.step, news.progress))
     }
 
     /// Forgets the servers that are gone.
@@ -86,8 +76,9 @@ mod tests {
         Timestamp::ZERO + Duration::from_millis(millis)
     }
 
-    fn order(number: u64) -> Order {
-        Order { step: StepId(number + 100), number, datagram: vec![7; 9], to: "127.0.0.1:9".parse().unwrap() }
+    fn give(restarts: &mut Restarts, millis: u64, number: u64) {
+        let order = SealedOrder { number, datagram: vec![7; 9], to: "127.0.0.1:9".parse().unwrap() };
+        restarts.ordered(at(millis), SLOT, StepId(number + 100), order);
     }
 
     fn news(number: u64, progress: RestartProgress) -> Option<RestartNews> {
@@ -97,7 +88,7 @@ mod tests {
     #[test]
     fn a_restart_order_that_is_lost_is_sent_again_until_there_is_news_or_its_time_is_over() {
         let mut restarts = Restarts::default();
-        restarts.ordered(at(0), SLOT, order(5));
+        give(&mut restarts, 0, 5);
         let sent = |restarts: &mut Restarts, millis| restarts.due(at(millis)).len();
         assert_eq!([0, 499, 500, 600, 999, 1_000].map(|millis| sent(&mut restarts, millis)), [0, 0, 1, 0, 0, 1]);
         assert_eq!(restarts.heard(SLOT, None), None);
@@ -108,7 +99,7 @@ mod tests {
         );
         assert_eq!(sent(&mut restarts, 2_000), 0);
         assert_eq!(restarts.heard(SLOT, news(5, RestartProgress::Done)), Some((StepId(105), RestartProgress::Done)));
-        restarts.ordered(at(3_000), SLOT, order(6));
+        give(&mut restarts, 3_000, 6);
         let all: usize = (3_000..20_000).map(|millis| sent(&mut restarts, millis)).sum();
         assert_eq!(all, 9, "for five seconds");
     }
@@ -116,8 +107,8 @@ mod tests {
     #[test]
     fn the_news_of_an_earlier_order_end_no_later_step() {
         let mut restarts = Restarts::default();
-        restarts.ordered(at(0), SLOT, order(5));
-        restarts.ordered(at(9_000), SLOT, order(6));
+        give(&mut restarts, 0, 5);
+        give(&mut restarts, 9_000, 6);
         assert_eq!(restarts.heard(SLOT, news(5, RestartProgress::Done)), None);
         assert_eq!(restarts.due(at(9_500)).len(), 1);
         assert_eq!(restarts.heard(ServerSlot(4), news(6, RestartProgress::Done)), None);

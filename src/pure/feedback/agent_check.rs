@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::report::{Figures, Report, Service};
+use crate::base::letters::without_deceptive;
 
 /// The longest reply that is read, in bytes.
 pub const REPLY_MAX: usize = 1024;
@@ -53,7 +54,7 @@ pub struct AskedAt {
 pub struct Reply {
     /// What it says of itself.
     pub report: Report,
-    /// Why, in its words, for people.
+    /// Why, in its words, fit for a line of a log.
     pub reason: Option<String>,
 }
 
@@ -148,13 +149,9 @@ fn number(word: &str, digits: &str, max: u32) -> Result<u32, ReplyError> {
     number.ok_or_else(|| ReplyError::Number(plain(word)))
 }
 
-/// A text from a server, fit for a log: trimmed, short, nothing in it that moves a cursor.
+/// A text from a server, fit for a line of a log.
 fn plain(text: &str) -> String {
-    text.trim()
-        .chars()
-        .take(REASON_MAX)
-        .flat_map(|letter| letter.is_control().then_some('?').or(Some(letter)))
-        .collect()
+    without_deceptive(&text.trim().chars().take(REASON_MAX).collect::<String>())
 }
 
 #[cfg(test)]
@@ -207,6 +204,12 @@ mod tests {
     }
 
     #[test]
+    fn a_reason_that_turns_its_line_is_read_without_that() {
+        let reply = parse("up # well \u{202e}nwod si 1a\u{2069}".as_bytes()).unwrap();
+        assert_eq!(reply.reason.as_deref(), Some("well ?nwod si 1a?"));
+    }
+
+    #[test]
     fn half_a_reply_is_no_reply() {
         let error = |text: &str| parse(text.as_bytes()).unwrap_err();
         assert_eq!(error(""), ReplyError::Empty);
@@ -214,6 +217,7 @@ mod tests {
         assert_eq!(error("# a reason alone"), ReplyError::Empty);
         assert_eq!(error("up sideways"), ReplyError::UnknownWord("sideways".to_owned()));
         assert_eq!(error("\u{1b}[2J"), ReplyError::UnknownWord("?[2J".to_owned()));
+        assert_eq!(error("a\u{202e}b"), ReplyError::UnknownWord("a?b".to_owned()));
         for wrong in ["%", "-1%", "+5%", "25601%", "99999999999%", "maxconn:", "maxconn:-1", "maxconn:4294967296"] {
             assert_eq!(error(wrong), ReplyError::Number(wrong.to_owned()), "{wrong}");
         }

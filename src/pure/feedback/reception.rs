@@ -50,8 +50,7 @@ impl Sources {
     pub fn new(ranges: &[Cidr]) -> Self {
         let mut sources = Self::default();
         for range in ranges {
-            let is_single = range.prefix == if range.address.is_ipv4() { 32 } else { 128 };
-            if is_single {
+            if *range == Cidr::single(range.address) {
                 sources.addresses.insert(range.address.to_canonical());
             } else {
                 sources.ranges.push(*range);
@@ -100,6 +99,17 @@ pub struct Received {
     pub slot: ServerSlot,
     /// What its agent says.
     pub message: SignedReport,
+}
+
+/// An order as it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedOrder {
+    /// Its number, by which its agent tells of it.
+    pub number: u64,
+    /// Its bytes.
+    pub datagram: Vec<u8>,
+    /// Where its agent is.
+    pub to: SocketAddr,
 }
 
 /// Nobody is known to whom the order could go.
@@ -154,7 +164,7 @@ struct Agent {
     introductions: Introductions,
     /// How many more are told.
     reports: Bucket,
-    /// Since when its reports have been old, one after the other.
+    /// Since when its reports have been old, and none has counted.
     old_since: Option<Timestamp>,
 }
 
@@ -262,16 +272,12 @@ impl Reception {
             Admission::Admitted => {}
             limited @ (Admission::Stranger | Admission::Proven) => return Err(Refused::Limited(limited)),
         }
-        let message = sealed.report(agent.keys.report()).map_err(|error| match error {
-            WireError::Forged => Refused::Forged,
-            _ => Refused::Malformed,
-        })?;
-        let accepted = agent.acceptance.accept(&message, wall);
-        if accepted != Err(Refusal::Old) {
-            agent.old_since = None;
-        }
-        match accepted {
+        let message = sealed
+            .report(agent.keys.report())
+            .map_err(|error| if error == WireError::Forged { Refused::Forged } else { Refused::Malformed })?;
+        match agent.acceptance.accept(&message, wall) {
             Ok(()) => {
+                agent.old_since = None;
                 agent.from = Some(from);
                 self.guard.prove(agent.slot, from, now);
                 if !agent.reports.take(REPORTS_RATE, now) {
@@ -309,16 +315,11 @@ impl Reception {
         }
     }
 
-    /// An order to a server's agent, and where it goes.
+    /// An order to a server's agent.
     ///
     /// # Errors
     /// [`Undeliverable`].
-    pub fn order(
-        &mut self,
-        slot: ServerSlot,
-        kind: OrderKind,
-        wall: UnixNanos,
-    ) -> Result<(Vec<u8>, SocketAddr), Undeliverable> {
+    pub fn order(&mut self, slot: ServerSlot, kind: OrderKind, wall: UnixNanos) -> Result<SealedOrder, Undeliverable> {
         let number = self.next_number;
         self.next_number += 1;
         let agent = self.names.get(&slot).and_then(|name| self.agents.get(name)).ok_or(Undeliverable::Unknown)?;
@@ -326,7 +327,7 @@ impl Reception {
         let to = agent.from.ok_or(Undeliverable::Unheard)?;
         // An order has a fixed length, and a name that fits.
         let datagram = seal_order(&agent.name, agent.keys.order(), &order).map_err(|_| Undeliverable::Unknown)?;
-        Ok((datagram, to))
+        Ok(SealedOrder { number, datagram, to })
     }
 }
 

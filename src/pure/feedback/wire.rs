@@ -131,7 +131,7 @@ pub enum RestartProgress {
     Done,
     /// They failed, or the service was not well after them.
     Failed,
-    /// Nothing was done: the agent has no command for it, or is at it already.
+    /// Nothing was done: the agent has no command for it, is at it already, or its service is in maintenance.
     Refused,
 }
 

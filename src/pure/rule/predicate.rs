@@ -28,6 +28,11 @@ impl HostPattern {
 }
 
 impl Cidr {
+    /// The range of one address.
+    pub const fn single(address: IpAddr) -> Self {
+        Self { address, prefix: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
     /// Whether an address lies in the range. An IPv4 address in IPv6's clothes counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address.to_canonical(), address.to_canonical()) {

@@ -4,7 +4,7 @@ use super::*;
 use crate::pure::feedback::acceptance::Obedience;
 use crate::pure::feedback::guard::STRANGER_RATE;
 use crate::pure::feedback::report::{Figures, Report};
-use crate::pure::feedback::wire::{Nonce, seal_report};
+use crate::pure::feedback::wire::{Nonce, SignedOrder, seal_report};
 
 const WALL: UnixNanos = UnixNanos(1_800_000_000_000_000_000);
 
@@ -65,10 +65,10 @@ impl Agent {
         .unwrap()
     }
 
-    fn obey(&mut self, datagram: &[u8], millis: u64) -> OrderKind {
+    fn obey(&mut self, datagram: &[u8], millis: u64) -> SignedOrder {
         let order = wire::open(datagram).unwrap().order(self.keys.order()).unwrap();
         self.obedience.obey(&order, wall(millis)).unwrap();
-        order.kind
+        order
     }
 
     /// Sends a report that is not known yet, and is introduced.
@@ -147,10 +147,11 @@ fn questions_go_where_the_last_report_that_counted_came_from() {
     receive(&mut reception, &report, elsewhere, 11).unwrap_err();
     let report = agent.report(20);
     receive(&mut reception, &report, agent.from, 20).unwrap();
-    let (question, to) = reception.order(ServerSlot(3), OrderKind::Question, wall(30)).unwrap();
-    assert_eq!((agent.obey(&question, 30), to), (OrderKind::Question, agent.from));
-    let (restart, _) = reception.order(ServerSlot(3), OrderKind::Restart, wall(40)).unwrap();
-    assert_eq!(agent.obey(&restart, 40), OrderKind::Restart);
+    let question = reception.order(ServerSlot(3), OrderKind::Question, wall(30)).unwrap();
+    assert_eq!((agent.obey(&question.datagram, 30).kind, question.to), (OrderKind::Question, agent.from));
+    let restart = reception.order(ServerSlot(3), OrderKind::Restart, wall(40)).unwrap();
+    let obeyed = agent.obey(&restart.datagram, 40);
+    assert_eq!((obeyed.kind, obeyed.number), (OrderKind::Restart, restart.number));
 }
 
 #[test]
@@ -240,6 +241,22 @@ fn an_agent_whose_clock_was_set_back_is_introduced_anew() {
     agent.meet(&mut reception, 6_100);
     let report = agent.report(6_200);
     assert!(receive(&mut reception, &report, agent.from, 6_200).is_ok());
+}
+
+#[test]
+fn a_report_that_somebody_sends_again_keeps_no_agent_whose_clock_was_set_back_from_being_heard() {
+    let (mut reception, mut agent) = (reception(1), Agent::new("a"));
+    agent.meet(&mut reception, 0);
+    let copy = agent.report(1);
+    receive(&mut reception, &copy, agent.from, 1).unwrap();
+    agent.boot -= 1_000_000_000;
+    for millis in (100..6_000).step_by(100) {
+        let report = agent.report(millis);
+        let is_renewed = receive(&mut reception, &report, agent.from, millis);
+        assert_eq!(is_renewed, Err(Refused::Replayed { wants_renewal: millis >= 5_100 }), "{millis}");
+        let copied = receive(&mut reception, &copy, ([10, 9, 9, 9], 1).into(), millis);
+        assert_eq!(copied, Err(Refused::Replayed { wants_renewal: false }));
+    }
 }
 
 #[test]
