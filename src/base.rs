@@ -4,6 +4,7 @@ pub mod h2_reset;
 pub mod hex;
 pub mod id;
 pub mod letters;
+pub mod ordinary_file;
 pub mod rng;
 pub mod time;
 pub mod units;

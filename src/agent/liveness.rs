@@ -148,6 +148,6 @@ mod tests {
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let mut liveness = Liveness::of(ProcessSource::PidFile(fifo));
         assert_eq!(liveness.look(time::now()), None);
-        assert!(liveness.why_none().ends_with("it is no regular file"), "{}", liveness.why_none());
+        assert!(liveness.why_none().ends_with("it is no ordinary file"), "{}", liveness.why_none());
     }
 }

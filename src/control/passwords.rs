@@ -3,12 +3,10 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nix::fcntl::OFlag;
-
+use crate::base::ordinary_file::open_ordinary;
 use crate::pure::config::Config;
 
 /// The largest file that is read, in bytes.
@@ -72,14 +70,8 @@ impl Passwords {
 pub fn read(file: &Path) -> Result<String, PasswordError> {
     let wrap = |cause| PasswordError { file: file.to_owned(), cause };
     let other = |what: &str| wrap(io::Error::other(what.to_owned()));
-    // Without waiting for whoever would write into a pipe.
-    let flags = OFlag::O_NONBLOCK.bits();
-    let opened = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(file).map_err(wrap)?;
-    if !opened.metadata().map_err(wrap)?.is_file() {
-        return Err(other("it is no ordinary file"));
-    }
     let mut text = String::new();
-    opened.take(FILE_MAX + 1).read_to_string(&mut text).map_err(wrap)?;
+    open_ordinary(file).map_err(wrap)?.take(FILE_MAX + 1).read_to_string(&mut text).map_err(wrap)?;
     if text.len() as u64 > FILE_MAX {
         return Err(other("it is larger than 4 KiB"));
     }

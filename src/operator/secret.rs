@@ -3,10 +3,10 @@
 //! It refuses what is too short to be secret. What it reads is never shown.
 
 use std::io::{self, Read as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
+use crate::base::ordinary_file::open_ordinary;
 
 /// The least of a secret, in bytes.
 pub const SECRET_MIN: usize = 32;
@@ -57,14 +57,8 @@ impl Secret {
     /// [`SecretError`] where it can't be read, or is no secret.
     pub fn read(file: &Path) -> Result<Self, SecretError> {
         let read = || {
-            // Without waiting for whoever would write into a pipe.
-            let flags = OFlag::O_NONBLOCK.bits();
-            let opened = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(file)?;
-            if !opened.metadata()?.is_file() {
-                return Err(io::Error::other("it is no ordinary file"));
-            }
             let mut bytes = Vec::new();
-            opened.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
+            open_ordinary(file)?.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
             Ok(bytes)
         };
         let mut bytes = read().map_err(|cause| SecretError::Unreadable { file: file.to_owned(), cause })?;

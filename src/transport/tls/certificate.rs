@@ -3,7 +3,6 @@
 //! Every error names the file and says what to do. It refuses to look for a private key anywhere but in the key's file,
 //! to ask for a passphrase, and to judge a chain: whether clients trust it is theirs to say.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -18,6 +17,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
+use crate::base::ordinary_file::open_ordinary;
 use crate::pure::config::CertificateFiles;
 use crate::transport::tls::provider;
 
@@ -158,12 +158,8 @@ fn belongs(key: &Arc<dyn SigningKey>, certificate: Option<&CertificateDer<'stati
 
 fn read_file(file: &Path) -> Result<Vec<u8>, CertificateError> {
     let unreadable = |source| CertificateError::Unreadable { file: file.to_owned(), source };
-    // To open a pipe would wait for somebody to write to it.
-    if !std::fs::metadata(file).map_err(unreadable)?.is_file() {
-        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "it is no ordinary file")));
-    }
     let mut bytes = Vec::new();
-    File::open(file).map_err(unreadable)?.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    open_ordinary(file).map_err(unreadable)?.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > FILE_MAX {
         return Err(unreadable(io::Error::new(
             io::ErrorKind::FileTooLarge,
