@@ -39,8 +39,6 @@ const FRESH: Duration = Duration::from_millis(90);
 const LISTENER: Duration = FRESH;
 /// So many sockets more or fewer, and the connections are counted again.
 const MOVED: u32 = 15;
-/// Bytes of a page of memory.
-const PAGE: f64 = 4096.0;
 
 /// What an agent is told of its service.
 #[derive(Clone, Debug, Default)]
@@ -226,7 +224,7 @@ impl Measure {
                 (cgroup.processor_seconds(), whole.and_then(|whole| cgroup.memory(whole.capacity)))
             }
             (Scope::Processes, Some(tree)) => {
-                let used = tree.read(now, PAGE);
+                let used = tree.read(now, self.machine.page);
                 let memory = whole.map(|whole| Use { amount: used.memory, capacity: whole.capacity });
                 (Some(used.processor_seconds), memory)
             }

@@ -165,7 +165,7 @@ mod tests {
         folder
     }
 
-    const MACHINE: Machine = Machine { cores: 4.0, rate: 2000.0 };
+    const MACHINE: Machine = Machine { cores: 4.0, rate: 2000.0, page: 4096.0 };
 
     #[test]
     fn a_cgroup_of_version_2_has_its_own_figures_and_limits() {

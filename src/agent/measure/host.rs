@@ -4,6 +4,8 @@
 use std::io;
 use std::path::Path;
 
+use nix::unistd::{SysconfVar, sysconf};
+
 use super::proc_file::{ProcFile, read_number, read_once};
 use crate::pure::feedback::report::Use;
 
@@ -14,6 +16,9 @@ const SECTOR: f64 = 512.0;
 /// The rate of a processor that does not tell its own, MHz.
 const RATE: f64 = 1000.0;
 
+/// Bytes of a page, where the system does not say.
+const PAGE: f64 = 4096.0;
+
 /// The machine's size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
@@ -21,6 +26,8 @@ pub struct Machine {
     pub cores: f64,
     /// Their rate, MHz.
     pub rate: f64,
+    /// Bytes of a page of its memory.
+    pub page: f64,
 }
 
 impl Machine {
@@ -32,6 +39,7 @@ impl Machine {
         Self {
             cores: online.filter(|cores| *cores > 0).unwrap_or(1) as f64,
             rate: most.or_else(of_kernel).filter(|rate| *rate > 0.0).unwrap_or(RATE),
+            page: sysconf(SysconfVar::PAGE_SIZE).ok().flatten().map_or(PAGE, |bytes| bytes as f64),
         }
     }
 }
