@@ -35,18 +35,19 @@ const ORDERS: &[(&str, &[&str])] = &[
     ("agent", &["cli"]),
 ];
 
-/// Crates that only some layers may name: sockets, runtimes, logs for none below the I/O, and the general HTTP library for
-/// what is not forwarding.
+/// Crates that only some layers may name: sockets, runtimes, logs for none below the I/O, the system's own numbers for
+/// what opens files too, and the general HTTP library for what is not forwarding.
 const CRATES: &[(&[&str], &[&str])] = &[
     (
-        &["tokio", "tokio_rustls", "socket2", "mio", "nix", "libc", "h2", "hickory_resolver"],
+        &["tokio", "tokio_rustls", "socket2", "mio", "libc", "h2", "hickory_resolver"],
         &["agent", "shared", "transport", "request", "control", "operator"],
     ),
+    (&["nix"], &["base", "agent", "shared", "transport", "request", "control", "operator"]),
     (&["tracing", "tracing_subscriber", "log"], &["agent", "shared", "transport", "request", "control", "operator"]),
     (&["hyper", "hyper_util", "axum", "reqwest"], &["control", "operator"]),
 ];
 
-/// Words that pure code has no use for: sockets and clocks.
+/// Words that pure code has no use for: sockets, clocks and files.
 const IMPURE: &[&str] = &[
     "TcpStream",
     "TcpListener",
@@ -59,6 +60,7 @@ const IMPURE: &[&str] = &[
     "Instant",
     "SystemTime",
     "wall_clock",
+    "ordinary_file",
     "println",
     "eprintln",
 ];
