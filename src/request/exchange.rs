@@ -248,7 +248,7 @@ async fn pass_on(
     let mut channel = Channel::new(connection, buffer, scratch);
     let mut choice = attempt::first_answer(&mut channel, grant, forward).await?;
     if channel.scratch.response.status == 101 {
-        return Ok(pass_tunnel(channel, grant, choice).await);
+        return Ok(Box::pin(pass_tunnel(channel, grant, choice)).await);
     }
     let accepted = channel.accept_head();
     if let Err(failure) = &accepted {

@@ -5,6 +5,7 @@
 //! never a reason, until control finds that the whole server is silent and takes its requests back: the same rule holds then.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -19,7 +20,7 @@ use crate::request::exchange::choice::{self, Choice};
 use crate::request::exchange::decision::Forward;
 use crate::request::exchange::failure::Failure;
 use crate::request::exchange::load;
-use crate::request::h2_server::{H2ServerStream, Target};
+use crate::request::h2_server::{H2ServerStream, Place, Target};
 use crate::request::stream::{ServerStream, dial_server};
 use crate::request::worker::Worker;
 use crate::transport::dial::DialError;
@@ -117,15 +118,44 @@ fn may_go_elsewhere(channel: &Channel<'_>, forward: &Forward, failure: &Failure,
     is_safe && has_other() && is_affordable(channel, forward, choice.repeats)
 }
 
-/// An idle connection that has stayed silent, or a new one. The client's going away ends the wait.
+/// A connection that is there already, or a new one. The client's going away ends the wait.
 async fn connect(channel: &mut Channel<'_>, forward: &Forward, choice: &mut Choice) -> Result<ServerStream, Failure> {
+    if let Some(stream) = kept(channel, choice) {
+        choice.is_reused = true;
+        return Ok(stream);
+    }
+    // Most requests need none of that, and so should not have to carry its room.
+    Box::pin(async {
+        match choice.pool.upstream.protocol {
+            UpstreamProtocol::Http1 => connect_h1(channel, forward, choice).await,
+            UpstreamProtocol::Http2 => connect_h2(channel, forward, choice).await,
+        }
+    })
+    .await
+}
+
+/// An idle connection that has stayed silent, or a place on one that others use as well.
+fn kept(channel: &Channel<'_>, choice: &Choice) -> Option<ServerStream> {
+    let worker = &channel.connection.worker;
+    let is_certain = !channel.scratch.is_idempotent;
     match choice.pool.upstream.protocol {
-        UpstreamProtocol::Http1 => connect_h1(channel, forward, choice).await,
-        UpstreamProtocol::Http2 => connect_h2(channel, forward, choice).await,
+        UpstreamProtocol::Http1 if choice.wants_fresh => None,
+        UpstreamProtocol::Http1 => {
+            let owner = choice.owner(channel.connection);
+            worker.idle.take(choice.lease.endpoint(), owner, worker.now(), is_certain)
+        }
+        UpstreamProtocol::Http2 => {
+            let place = worker.h2.try_place(&target(choice, None), worker.now(), is_certain)?;
+            Some(over_h2(place, choice))
+        }
     }
 }
 
-/// A place on a connection that others use as well, or on a new one. The client's going away ends the wait.
+fn over_h2(place: Place, choice: &Choice) -> ServerStream {
+    ServerStream::H2(Box::new(H2ServerStream::new(place, choice.pool.upstream.tls.is_some())))
+}
+
+/// A place on a new connection, or on one that others open meanwhile.
 async fn connect_h2(
     channel: &mut Channel<'_>,
     forward: &Forward,
@@ -133,12 +163,6 @@ async fn connect_h2(
 ) -> Result<ServerStream, Failure> {
     let connections = Rc::clone(&channel.connection.worker.h2);
     let is_certain = !channel.scratch.is_idempotent;
-    let now = channel.connection.worker.now();
-    let is_tls = choice.pool.upstream.tls.is_some();
-    if let Some(place) = connections.try_place(&target(choice, None), now, is_certain) {
-        choice.is_reused = true;
-        return Ok(ServerStream::H2(Box::new(H2ServerStream::new(place, is_tls))));
-    }
     let connector = connector_of(&channel.connection.worker, choice)?;
     let started = time::now();
     let reach = async |channel: &mut Channel<'_>| {
@@ -151,7 +175,7 @@ async fn connect_h2(
         choice.lease.connected();
         channel.scratch.record.connect = Some(time::now().since(started));
     }
-    Ok(ServerStream::H2(Box::new(H2ServerStream::new(place, is_tls))))
+    Ok(over_h2(place, choice))
 }
 
 fn target<'c>(choice: &'c Choice, connector: Option<&'c TlsConnector>) -> Target<'c> {
@@ -168,16 +192,6 @@ async fn connect_h1(
     forward: &Forward,
     choice: &mut Choice,
 ) -> Result<ServerStream, Failure> {
-    let worker = &channel.connection.worker;
-    let endpoint = choice.lease.endpoint();
-    if !choice.wants_fresh {
-        let is_certain = !channel.scratch.is_idempotent;
-        let idle = worker.idle.take(endpoint, choice.owner(channel.connection), worker.now(), is_certain);
-        if let Some(stream) = idle {
-            choice.is_reused = true;
-            return Ok(stream);
-        }
-    }
     let started = time::now();
     let stream = with_room(channel, async |channel: &mut Channel<'_>| reach(channel, forward, choice).await).await?;
     choice.lease.connected();
@@ -225,7 +239,7 @@ async fn unless_lost<T>(
     choice: &Choice,
     wait: impl Future<Output = Result<T, DialError>>,
 ) -> Result<T, Failure> {
-    let mut wait = Box::pin(wait);
+    let mut wait = pin!(wait);
     poll_fn(|context| {
         #[cfg(test)]
         crate::request::tests::faults::step();
