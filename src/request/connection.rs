@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -84,6 +85,36 @@ pub enum Next {
 }
 
 impl Connection {
+    /// One that has come, and of which nothing has been read.
+    fn new(worker: &Rc<Worker>, listener: &Arc<Listener>, stream: ClientStream, peer: SocketAddr) -> Self {
+        let ticket = worker.register(peer.ip(), listener);
+        Self {
+            stream,
+            deadline: ticket.deadline(),
+            idle_until: worker.now() + listener.config.limits.header_timeout,
+            worker: Rc::clone(worker),
+            listener: Arc::clone(listener),
+            peer,
+            is_peer_named: true,
+            requests: 0,
+            is_over_limit: ticket.is_over_limit(),
+            paused: Duration::ZERO,
+            has_grace: false,
+            ticket,
+        }
+    }
+
+    /// Whether anything comes before the first request of HTTP/1.1.
+    fn needs_preparation(&self) -> bool {
+        let config = &self.listener.config;
+        config.proxy_protocol || config.protocols.http2 || self.wants_tls()
+    }
+
+    /// Whether it is to begin with a handshake.
+    fn wants_tls(&self) -> bool {
+        self.listener.tls.is_some() && matches!(self.stream, ClientStream::Plain(_))
+    }
+
     /// Where its requests come from.
     pub fn source(&self) -> account::Source<'_> {
         account::Source {
@@ -176,51 +207,22 @@ pub(in crate::request) fn life(
     stream: ClientStream,
     peer: SocketAddr,
 ) -> impl Future<Output = ()> + use<> {
-    let mut ticket = worker.register(peer.ip(), listener);
-    let worker = Rc::clone(worker);
-    let listener = Arc::clone(listener);
+    // It stays where it is made: every move out of the block's own variables would be room in an idle connection.
+    let mut connection = Connection::new(worker, listener, stream, peer);
     async move {
-        let guard = PanicCounter::new(&worker);
-        let deadline = ticket.deadline();
-        let idle_until = worker.now() + listener.config.limits.header_timeout;
-        deadline.set(idle_until);
-        let caller = if listener.config.proxy_protocol {
-            Box::pin(proxy_header::receive(&worker, &listener, &deadline, &stream, peer, &mut ticket)).await
-        } else {
-            Some(Caller { peer, is_named: true })
-        };
-        let stream = match (&caller, stream) {
-            (None, _) => None,
-            (Some(_), ClientStream::Plain(stream)) if listener.tls.is_some() => {
-                Box::pin(handshake(&worker, &listener, &deadline, stream, peer)).await
-            }
-            (Some(_), stream) => Some(stream),
-        };
-        if let (Some(caller), Some(stream)) = (caller, stream) {
-            let spoken = listener.config.protocols;
-            let is_http2 = is_http2(&worker, &stream, &spoken, &deadline).await;
-            if is_http2 == Some(true) {
-                Box::pin(h2::serve(h2::Arrival { stream, worker, listener, caller, ticket })).await;
-            } else if is_http2 == Some(false) && spoken.http1 {
-                let is_over_limit = ticket.is_over_limit();
-                let (has_grace, paused) = (false, Duration::ZERO);
-                live(Connection {
-                    stream,
-                    worker,
-                    listener,
-                    peer: caller.peer,
-                    is_peer_named: caller.is_named,
-                    deadline,
-                    requests: 0,
-                    is_over_limit,
-                    paused,
-                    idle_until,
-                    has_grace,
-                    ticket,
-                })
-                .await;
+        let guard = PanicCounter::new(&connection.worker);
+        connection.deadline.set(connection.idle_until);
+        if connection.needs_preparation() {
+            match Box::pin(prepare(connection)).await {
+                Some(Prepared::Http1(prepared)) => connection = *prepared,
+                Some(Prepared::Http2(served)) => {
+                    served.await;
+                    return guard.is_done.set(true);
+                }
+                None => return guard.is_done.set(true),
             }
         }
+        live(&mut connection).await;
         guard.is_done.set(true);
     }
 }
@@ -291,12 +293,43 @@ async fn handshake(
     }
 }
 
-async fn live(mut connection: Connection) {
+/// A connection whose first request may come. Both are boxed: what is handed over here is room in every idle connection.
+enum Prepared {
+    Http1(Box<Connection>),
+    /// The rest of its life.
+    Http2(Pin<Box<dyn Future<Output = ()>>>),
+}
+
+/// What comes before the first request: who the client is, TLS, and which protocol is spoken. `None`: it has ended.
+async fn prepare(mut connection: Connection) -> Option<Prepared> {
+    if connection.listener.config.proxy_protocol {
+        let Connection { worker, listener, deadline, stream, peer, ticket, .. } = &mut connection;
+        let caller = proxy_header::receive(worker, listener, deadline, stream, *peer, ticket).await?;
+        connection.peer = caller.peer;
+        connection.is_peer_named = caller.is_named;
+        connection.is_over_limit = connection.ticket.is_over_limit();
+    }
+    if connection.wants_tls() {
+        let ClientStream::Plain(stream) = connection.stream else { return None };
+        let (worker, listener) = (&connection.worker, &connection.listener);
+        connection.stream = handshake(worker, listener, &connection.deadline, stream, connection.peer).await?;
+    }
+    let spoken = connection.listener.config.protocols;
+    let is_http2 = is_http2(&connection.worker, &connection.stream, &spoken, &connection.deadline).await?;
+    if is_http2 {
+        let Connection { stream, worker, listener, peer, is_peer_named, ticket, .. } = connection;
+        let caller = Caller { peer, is_named: is_peer_named };
+        return Some(Prepared::Http2(Box::pin(h2::serve(h2::Arrival { stream, worker, listener, caller, ticket }))));
+    }
+    spoken.http1.then(|| Prepared::Http1(Box::new(connection)))
+}
+
+async fn live(connection: &mut Connection) {
     let next = loop {
-        if !wait_for_request(&mut connection).await {
+        if !wait_for_request(connection).await {
             break Next::Close;
         }
-        match Box::pin(exchange::serve(&mut connection)).await {
+        match Box::pin(exchange::serve(connection)).await {
             Next::Idle => connection.begin_pause(),
             Next::Nothing if connection.worker.now() < connection.idle_until => {}
             Next::Nothing => break Next::Close,
@@ -358,7 +391,7 @@ async fn is_http2(worker: &Worker, stream: &ClientStream, spoken: &Protocols, de
     match stream {
         ClientStream::Tls(stream) => Some(stream.is_http2()),
         ClientStream::Plain(_) | ClientStream::Unix(_) if spoken.http1 && spoken.http2 => {
-            Box::pin(before_requests(worker, deadline, |context| poll_preface(stream, context))).await
+            before_requests(worker, deadline, |context| poll_preface(stream, context)).await
         }
         ClientStream::Plain(_) | ClientStream::Unix(_) => Some(spoken.http2),
         ClientStream::H2(_) => Some(false),

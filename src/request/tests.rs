@@ -448,13 +448,13 @@ fn a_client_that_vanishes_by_reset_at_any_step_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_idle_plain_connection_is_a_future_of_at_most_1_kib() {
+fn an_idle_plain_connection_is_a_future_of_at_most_400_bytes() {
     run(async {
         let bench = Bench::new().await;
         let (_client, life) = bench.connect().await;
         let size = std::mem::size_of_val(&life);
         println!("{size} bytes");
-        assert!(size <= 1024, "{size} bytes");
+        assert!(size <= 400, "{size} bytes");
     });
 }
 
