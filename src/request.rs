@@ -16,6 +16,7 @@ pub mod h2_server;
 pub mod listener;
 pub mod process;
 pub mod proxy_header;
+pub mod spares;
 pub mod stream;
 pub mod tunnel;
 pub mod upstream;

@@ -3,4 +3,5 @@ pub mod dial;
 pub mod h2;
 pub mod names;
 pub mod proxy_header;
+pub mod socket;
 pub mod tls;

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use crate::base::units::Bytes;
+use crate::request::spares::Spares;
 
 /// The size of a buffer.
 pub const SMALL: usize = 20 * 1024;
@@ -18,16 +19,16 @@ pub const SMALL: usize = 20 * 1024;
 pub const LARGE: usize = 256 * 1024;
 /// What an exchange is granted.
 const GRANT: usize = 2 * SMALL;
-/// Free small buffers kept by a worker: 5 MiB of them.
-const FREE_MAX: usize = 256;
-/// Free large buffers kept by a worker: 4 MiB of them.
+/// Free small buffers that a worker keeps though nobody has needed them lately: 320 KiB of them.
+const SPARE: usize = 16;
+/// Free large buffers that a worker keeps for a while: 4 MiB of them.
 const FREE_LARGE_MAX: usize = 16;
 
 /// A worker's buffer memory.
 #[derive(Debug)]
 pub struct BufferPool {
-    free: RefCell<Vec<Box<[u8]>>>,
-    free_large: RefCell<Vec<Box<[u8]>>>,
+    small: RefCell<Spares<Vec<u8>>>,
+    large: RefCell<Spares<Vec<u8>>>,
     granted: Cell<usize>,
     limit: usize,
     /// Those who wait for memory, by the number of their turn; each until it has some or gives up.
@@ -39,8 +40,8 @@ impl BufferPool {
     /// A pool that hands out at most `memory` at a time; at least one exchange always fits.
     pub fn new(memory: Bytes) -> Rc<Self> {
         Rc::new(Self {
-            free: RefCell::default(),
-            free_large: RefCell::default(),
+            small: RefCell::default(),
+            large: RefCell::default(),
             granted: Cell::new(0),
             limit: memory.as_usize().max(GRANT),
             waiting: RefCell::default(),
@@ -63,7 +64,7 @@ impl BufferPool {
 
     /// An empty buffer for somebody who has no grant, and only writes.
     pub fn empty_buffer(self: &Rc<Self>) -> Buffer {
-        Buffer { memory: Box::default(), start: 0, end: 0, full_reads: 0, last_read: 0, pool: Rc::clone(self) }
+        Buffer { memory: Vec::new(), start: 0, full_reads: 0, last_read: 0, pool: Rc::clone(self) }
     }
 
     /// Bytes handed out now.
@@ -100,25 +101,32 @@ impl BufferPool {
         }
     }
 
-    /// Memory of that size: what was used before, where there is some, for to clear it costs as much as to fill it.
-    fn take(&self, size: usize) -> Box<[u8]> {
-        let free = match size {
-            SMALL => self.free.borrow_mut().pop(),
-            LARGE => self.free_large.borrow_mut().pop(),
-            _ => None,
-        };
-        free.unwrap_or_else(|| vec![0; size].into_boxed_slice())
+    /// Lets go of the free memory that nobody has needed since the last time.
+    pub fn trim(&self) {
+        self.small.borrow_mut().trim(SPARE);
+        self.large.borrow_mut().trim(0);
     }
 
-    fn put(&self, memory: Box<[u8]>) {
-        let (free, max) = match memory.len() {
-            SMALL => (&self.free, FREE_MAX),
-            LARGE => (&self.free_large, FREE_LARGE_MAX),
+    /// Empty memory of that size. What was used before comes first: the system need not find it anew, page by page.
+    fn take(&self, size: usize) -> Vec<u8> {
+        let free = match size {
+            SMALL => self.small.borrow_mut().take(),
+            LARGE => self.large.borrow_mut().take(),
+            _ => None,
+        };
+        free.unwrap_or_else(|| Vec::with_capacity(size))
+    }
+
+    fn put(&self, mut memory: Vec<u8>) {
+        let (spares, max) = match memory.capacity() {
+            SMALL => (&self.small, self.limit / SMALL),
+            LARGE => (&self.large, FREE_LARGE_MAX),
             _ => return,
         };
-        let mut free = free.borrow_mut();
-        if free.len() < max {
-            free.push(memory);
+        let mut spares = spares.borrow_mut();
+        if spares.has_room(max) {
+            memory.clear();
+            spares.put(memory);
         }
     }
 }
@@ -205,9 +213,10 @@ impl Drop for Grant {
 /// Bytes read and not yet used, in memory that is borrowed from the worker.
 #[derive(Debug)]
 pub struct Buffer {
-    memory: Box<[u8]>,
+    /// What was read, with room for more behind it. Nothing is ever cleared to be read into.
+    memory: Vec<u8>,
+    /// How many bytes at the front are used up.
     start: usize,
-    end: usize,
     full_reads: u8,
     last_read: usize,
     pool: Rc<BufferPool>,
@@ -216,49 +225,49 @@ pub struct Buffer {
 impl Buffer {
     /// The unused bytes.
     pub fn bytes(&self) -> &[u8] {
-        self.memory.get(self.start..self.end).unwrap_or(&[])
+        self.memory.get(self.start..).unwrap_or(&[])
     }
 
     /// The unused bytes, to be decoded in place.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.memory.get_mut(self.start..self.end).unwrap_or(&mut [])
+        self.memory.get_mut(self.start..).unwrap_or(&mut [])
     }
 
     /// How many bytes are unused.
     pub fn len(&self) -> usize {
-        self.end - self.start
+        self.memory.len() - self.start
     }
 
     /// Whether all bytes are used.
     pub fn is_empty(&self) -> bool {
-        self.start == self.end
+        self.start == self.memory.len()
     }
 
     /// Uses up `count` bytes at the front.
     pub fn consume(&mut self, count: usize) {
-        self.start = (self.start + count).min(self.end);
-        if self.start == self.end {
+        self.start = (self.start + count).min(self.memory.len());
+        if self.is_empty() {
+            self.memory.clear();
             self.start = 0;
-            self.end = 0;
         }
     }
 
-    /// Room for a read behind the unused bytes, which are moved to the front where less than half is left.
-    pub fn room(&mut self) -> &mut [u8] {
-        if self.memory.is_empty() {
+    /// The memory for a read: what is put behind its bytes, up to its capacity, is unused. Where less than half is left, the
+    /// unused bytes are moved to the front. [`Self::filled`] has to be told.
+    pub fn room(&mut self) -> &mut Vec<u8> {
+        if self.memory.capacity() == 0 {
             self.memory = self.pool.take(SMALL);
         }
-        if self.start > 0 && self.memory.len() - self.end < self.memory.len() / 2 {
-            self.memory.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
+        if self.start > 0 && self.memory.capacity() - self.memory.len() < self.memory.capacity() / 2 {
+            self.memory.drain(..self.start);
             self.start = 0;
         }
-        self.memory.get_mut(self.end..).unwrap_or(&mut [])
+        &mut self.memory
     }
 
     /// Whether a read has room.
     pub fn has_room(&self) -> bool {
-        self.start > 0 || self.end < self.memory.len() || self.memory.is_empty()
+        self.start > 0 || self.memory.len() < self.memory.capacity() || self.memory.capacity() == 0
     }
 
     /// Gives the memory of an empty buffer back; the next read takes some again.
@@ -267,23 +276,27 @@ impl Buffer {
             self.shrink();
             self.pool.put(std::mem::take(&mut self.memory));
             self.start = 0;
-            self.end = 0;
             self.full_reads = 0;
         }
     }
 
     /// Takes note of `count` bytes read into [`Self::room`].
     pub fn filled(&mut self, count: usize) {
-        self.end = (self.end + count).min(self.memory.len());
-        self.full_reads = if self.end == self.memory.len() { self.full_reads.saturating_add(1) } else { 0 };
+        let is_full = self.memory.len() == self.memory.capacity();
+        self.full_reads = if is_full { self.full_reads.saturating_add(1) } else { 0 };
         self.last_read = count;
+    }
+
+    /// Whether the last read took all the room there was.
+    pub fn is_filled_by_reads(&self) -> bool {
+        self.full_reads > 0
     }
 
     /// Grows an empty buffer whose last two reads were full; one is enough where `expected` bytes are still to come and
     /// would fill it many times over.
     pub fn grow_if_busy(&mut self, expected: u64) {
         let enough = if expected >= LARGE as u64 { 1 } else { 2 };
-        if self.full_reads >= enough && self.is_empty() && self.memory.len() == SMALL {
+        if self.full_reads >= enough && self.is_empty() && self.memory.capacity() == SMALL {
             self.full_reads = 0;
             self.resize(LARGE);
         }
@@ -299,32 +312,27 @@ impl Buffer {
 
     /// Gives the memory beyond [`SMALL`] back, where the bytes fit.
     pub fn shrink(&mut self) {
-        if self.memory.len() > SMALL && self.len() <= SMALL {
+        if self.memory.capacity() > SMALL && self.len() <= SMALL {
             self.resize(SMALL);
         }
     }
 
     /// Doubles the room for a head that does not fit and may have `head_max` bytes. False: there is no memory for it.
     pub fn grow_for_head(&mut self, head_max: usize) -> bool {
-        let size = self.memory.len();
+        let size = self.memory.capacity();
         // Empty lines before a head do not count as parts of it.
         size <= head_max + SMALL && self.resize(2 * size)
     }
 
     fn resize(&mut self, size: usize) -> bool {
-        let before = self.memory.len();
+        let before = self.memory.capacity();
         if size > before && !self.pool.try_take(size - before) {
             return false;
         }
         let mut memory = self.pool.take(size);
-        let kept = self.end - self.start;
-        if let (Some(to), Some(from)) = (memory.get_mut(..kept), self.memory.get(self.start..self.end)) {
-            to.copy_from_slice(from);
-        }
+        memory.extend_from_slice(self.bytes());
         self.start = 0;
-        self.end = kept;
-        let old = std::mem::replace(&mut self.memory, memory);
-        self.pool.put(old);
+        self.pool.put(std::mem::replace(&mut self.memory, memory));
         if size < before {
             self.pool.give_back(before - size);
         }
@@ -335,8 +343,8 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut self.memory);
-        if memory.len() > SMALL {
-            self.pool.give_back(memory.len() - SMALL);
+        if memory.capacity() > SMALL {
+            self.pool.give_back(memory.capacity() - SMALL);
         }
         self.pool.put(memory);
     }
@@ -367,6 +375,25 @@ mod tests {
         assert!(grant(&pool).is_none());
         drop(second);
         assert!(grant(&pool).is_some());
+    }
+
+    #[test]
+    fn memory_that_was_needed_lately_is_not_cleared_anew() {
+        let pool = BufferPool::new(Bytes::mib(64));
+        let crowd = |size: usize| {
+            (0..size).map(|_| pool.empty_buffer()).map(|mut buffer| {
+                buffer.room();
+                buffer
+            })
+        };
+        drop(crowd(600).collect::<Vec<_>>());
+        assert_eq!(pool.small.borrow().len(), 600);
+        pool.trim();
+        drop(crowd(100).collect::<Vec<_>>());
+        pool.trim();
+        assert_eq!(pool.small.borrow().len(), 100 + SPARE);
+        pool.trim();
+        assert_eq!(pool.small.borrow().len(), SPARE);
     }
 
     #[test]
@@ -433,23 +460,32 @@ mod tests {
         }
     }
 
+    /// Fills the room, as a read does that finds enough.
+    fn fill(buffer: &mut Buffer) -> usize {
+        let room = buffer.room();
+        let count = room.capacity() - room.len();
+        room.resize(room.capacity(), 7);
+        buffer.filled(count);
+        count
+    }
+
     #[test]
     fn a_buffer_grows_after_two_full_reads_and_gives_back_what_it_took() {
         let pool = BufferPool::new(Bytes::mib(1));
         let grant = grant(&pool).unwrap();
         let mut buffer = grant.buffer();
         for _ in 0..2 {
-            let room = buffer.room().len();
-            buffer.filled(room);
-            buffer.consume(room);
+            let count = fill(&mut buffer);
+            buffer.consume(count);
         }
         buffer.grow_if_busy(0);
-        assert_eq!(buffer.room().len(), LARGE);
+        assert_eq!(buffer.room().capacity(), LARGE);
         assert_eq!(pool.granted(), 2 * SMALL + LARGE - SMALL);
         buffer.shrink();
-        assert_eq!(buffer.room().len(), SMALL);
+        assert_eq!(buffer.room().capacity(), SMALL);
         drop((buffer, grant));
         assert_eq!(pool.granted(), 0);
+        assert_eq!((pool.small.borrow().len(), pool.large.borrow().len()), (1, 1));
     }
 
     #[test]
@@ -457,10 +493,25 @@ mod tests {
         let pool = BufferPool::new(Bytes::mib(1));
         let grant = grant(&pool).unwrap();
         let mut buffer = grant.buffer();
-        buffer.room()[..3].copy_from_slice(b"GET");
-        buffer.filled(3);
+        buffer.room().extend_from_slice(b"..GET");
+        buffer.filled(5);
+        buffer.consume(2);
         assert!(buffer.grow_for_head(SMALL));
         assert_eq!(buffer.bytes(), b"GET");
-        assert_eq!(buffer.room().len(), 2 * SMALL - 3);
+        assert_eq!(fill(&mut buffer), 2 * SMALL - 3);
+    }
+
+    #[test]
+    fn what_is_unused_moves_to_the_front_where_little_room_is_left_behind_it() {
+        let pool = BufferPool::new(Bytes::mib(1));
+        let mut buffer = pool.empty_buffer();
+        fill(&mut buffer);
+        assert!(!buffer.has_room() && buffer.is_filled_by_reads());
+        buffer.consume(SMALL - 2);
+        assert!(buffer.has_room());
+        assert_eq!(fill(&mut buffer), SMALL - 2);
+        assert_eq!(buffer.bytes(), [7; SMALL]);
+        buffer.consume(SMALL + 9);
+        assert!(buffer.is_empty() && buffer.bytes().is_empty());
     }
 }

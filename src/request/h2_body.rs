@@ -50,36 +50,35 @@ impl Inbound {
         self.given == self.staged.len() && self.data.is_empty()
     }
 
-    /// Copies what there is room for, and tells `release` how much of it was data: its sender may send as much again.
-    pub fn give(&mut self, room: &mut [u8], release: impl FnOnce(usize)) -> usize {
-        let mut count = self.give_staged(room);
-        let data = copy(&self.data, room.get_mut(count..).unwrap_or_default());
+    /// Puts at most `most` bytes behind those of `out`, and tells `release` how many of them were data: its sender may send as
+    /// many again.
+    pub fn give(&mut self, out: &mut Vec<u8>, most: usize, release: impl FnOnce(usize)) -> usize {
+        let mut count = self.give_staged(out, most);
+        let data = push_front(&self.data, out, most - count);
         if data > 0 {
             self.data.advance(data);
             release(data);
             count += data;
             if self.data.is_empty() && std::mem::take(&mut self.is_chunk) {
                 self.stage().extend_from_slice(b"\r\n");
-                count += self.give_staged(room.get_mut(count..).unwrap_or_default());
+                count += self.give_staged(out, most - count);
             }
         }
         count
     }
 
-    fn give_staged(&mut self, room: &mut [u8]) -> usize {
-        let count = copy(self.staged.get(self.given..).unwrap_or_default(), room);
+    fn give_staged(&mut self, out: &mut Vec<u8>, most: usize) -> usize {
+        let count = push_front(self.staged.get(self.given..).unwrap_or_default(), out, most);
         self.given += count;
         count
     }
 }
 
-/// Copies as much as fits.
-fn copy(from: &[u8], to: &mut [u8]) -> usize {
-    let count = from.len().min(to.len());
-    if let (Some(from), Some(to)) = (from.get(..count), to.get_mut(..count)) {
-        to.copy_from_slice(from);
-    }
-    count
+/// Puts the front of `from`, at most `most` bytes of it, behind those of `out`.
+fn push_front(from: &[u8], out: &mut Vec<u8>, most: usize) -> usize {
+    let front = from.get(..most).unwrap_or(from);
+    out.extend_from_slice(front);
+    front.len()
 }
 
 /// Waits for room for some of `wanted` bytes on a stream, and says for how many there is.
@@ -137,9 +136,9 @@ mod tests {
             let mut rooms = rooms.into_iter().cycle();
             let mut drain = |inbound: &mut Inbound, out: &mut Vec<u8>| {
                 while !inbound.is_empty() {
-                    let mut room = vec![0; rooms.next().unwrap()];
-                    let count = inbound.give(&mut room, |data| released += data);
-                    out.extend_from_slice(&room[..count]);
+                    let (room, before) = (rooms.next().unwrap(), out.len());
+                    let count = inbound.give(out, room, |data| released += data);
+                    assert!(count <= room && out.len() == before + count);
                 }
             };
             for frame in &frames {

@@ -1,20 +1,21 @@
 //! The two ends of an exchange as byte streams: a client's, plain, TLS or on a unix socket, and a server's.
 //!
-//! Reads and writes go through `poll_read` and `poll_write`: after a read that did not fill its room the runtime knows that
-//! there is nothing left, and the read that would end in EAGAIN is saved. It refuses to buffer.
+//! After a read that did not fill its room the runtime knows that there is nothing left, and the read that would end in EAGAIN
+//! is saved. It refuses to buffer.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd as _;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use nix::sys::socket::{MsgFlags, recv};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_util::io::poll_read_buf;
 
 use crate::base::h2_reset::H2Reset;
 use crate::pure::identity::ClientIdentity;
@@ -26,6 +27,7 @@ use crate::request::h2_server::H2ServerStream;
 use crate::shared::endpoint::Endpoint;
 use crate::transport::dial::{DialError, Dialled, dial_announced};
 use crate::transport::h2::Below;
+use crate::transport::socket::{self, Socket};
 use crate::transport::tls::{ClientCertificates, ServerTlsStream, TlsConnector, TlsStream, dial_tls};
 
 /// A client's connection.
@@ -84,19 +86,28 @@ fn poll_fill<S: AsyncRead + Unpin>(
     context: &mut Context<'_>,
     buffer: &mut Buffer,
 ) -> Poll<io::Result<usize>> {
+    let read = poll_read_buf(Pin::new(stream), context, buffer.room());
+    filled(buffer, read)
+}
+
+/// The same where no layer is above the socket.
+fn poll_fill_socket<S: Socket>(
+    stream: &mut S,
+    context: &mut Context<'_>,
+    buffer: &mut Buffer,
+) -> Poll<io::Result<usize>> {
+    let is_streaming = buffer.is_filled_by_reads();
+    let read = socket::poll_read_behind(stream, context, buffer.room(), is_streaming);
+    filled(buffer, read)
+}
+
+fn filled(buffer: &mut Buffer, read: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
     #[cfg(test)]
     crate::request::tests::faults::step();
-    let mut room = ReadBuf::new(buffer.room());
-    let result = Pin::new(stream).poll_read(context, &mut room);
-    let count = room.filled().len();
-    match result {
-        Poll::Ready(Ok(())) => {
-            buffer.filled(count);
-            Poll::Ready(Ok(count))
-        }
-        Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-        Poll::Pending => Poll::Pending,
+    if let Poll::Ready(Ok(count)) = read {
+        buffer.filled(count);
     }
+    read
 }
 
 nix::ioctl_read_bad!(
@@ -109,68 +120,6 @@ fn unacknowledged(socket: &SockRef<'_>) -> Option<usize> {
     // SAFETY: the descriptor is open as long as `socket` is, and the system writes one number to where `bytes` is.
     unsafe { read_output_queue(socket.as_raw_fd(), &raw mut bytes) }.ok()?;
     usize::try_from(bytes).ok()
-}
-
-/// Up to this size a write is tried before the runtime is asked whether it can succeed: it nearly always does.
-const TRY_MAX: usize = 16 * 1024;
-
-/// A socket without a layer above it.
-trait Socket: AsyncWrite + Unpin {
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
-    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
-    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
-}
-
-impl Socket for TcpStream {
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        Self::try_write(self, bytes)
-    }
-
-    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        Self::try_write_vectored(self, slices)
-    }
-
-    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Self::poll_write_ready(self, context)
-    }
-}
-
-impl Socket for UnixStream {
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        Self::try_write(self, bytes)
-    }
-
-    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        Self::try_write_vectored(self, slices)
-    }
-
-    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Self::poll_write_ready(self, context)
-    }
-}
-
-fn poll_write_socket<S: Socket>(
-    stream: &mut S,
-    context: &mut Context<'_>,
-    slices: &[IoSlice<'_>],
-) -> Poll<io::Result<usize>> {
-    let length = match slices {
-        [only] => only.len(),
-        _ => slices.iter().map(|slice| slice.len()).sum(),
-    };
-    if length > TRY_MAX {
-        return poll_write(stream, context, slices);
-    }
-    loop {
-        let written = match slices {
-            [only] => stream.try_write(only),
-            _ => stream.try_write_vectored(slices),
-        };
-        match written {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(stream.poll_write_ready(context))?,
-            written => return Poll::Ready(written),
-        }
-    }
 }
 
 fn poll_write<S: AsyncWrite + Unpin>(
@@ -190,8 +139,8 @@ impl Stream for ClientStream {
     #[inline(always)]
     fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         match self {
-            Self::Plain(stream) => poll_fill(stream, context, buffer),
-            Self::Unix(stream) => poll_fill(stream, context, buffer),
+            Self::Plain(stream) => poll_fill_socket(stream, context, buffer),
+            Self::Unix(stream) => poll_fill_socket(stream, context, buffer),
             Self::Tls(stream) => poll_fill(stream.as_mut(), context, buffer),
             Self::H2(stream) => stream.poll_fill(context, buffer),
         }
@@ -200,8 +149,8 @@ impl Stream for ClientStream {
     #[inline(always)]
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
-            Self::Plain(stream) => poll_write_socket(stream, context, slices),
-            Self::Unix(stream) => poll_write_socket(stream, context, slices),
+            Self::Plain(stream) => socket::poll_write(stream, context, slices),
+            Self::Unix(stream) => socket::poll_write(stream, context, slices),
             Self::Tls(stream) => poll_write(stream.as_mut(), context, slices),
             Self::H2(stream) => stream.poll_write(context, slices),
         }
@@ -402,9 +351,9 @@ impl Stream for ServerStream {
     #[inline(always)]
     fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         match self {
-            Self::Plain(stream) => poll_fill(stream, context, buffer),
+            Self::Plain(stream) => poll_fill_socket(stream, context, buffer),
             Self::H2(stream) => stream.poll_fill(context, buffer),
-            Self::Unix(stream) => poll_fill(stream, context, buffer),
+            Self::Unix(stream) => poll_fill_socket(stream, context, buffer),
             Self::Tls(stream) => poll_fill(stream.as_mut(), context, buffer),
         }
     }
@@ -412,8 +361,8 @@ impl Stream for ServerStream {
     #[inline(always)]
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
-            Self::Plain(stream) => poll_write_socket(stream, context, slices),
-            Self::Unix(stream) => poll_write_socket(stream, context, slices),
+            Self::Plain(stream) => socket::poll_write(stream, context, slices),
+            Self::Unix(stream) => socket::poll_write(stream, context, slices),
             Self::H2(stream) => stream.poll_write(context, slices),
             Self::Tls(stream) => poll_write(stream.as_mut(), context, slices),
         }

@@ -14,7 +14,7 @@ use crate::shared::endpoint::Endpoint;
 
 /// The client's connection that a connection to a server is for, where the server was told of it: no other may use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner(pub u64);
+pub struct Owner(pub usize);
 
 #[derive(Debug)]
 struct Idle {

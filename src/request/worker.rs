@@ -2,7 +2,6 @@
 //! takes no lock and wakes no other thread.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::rc::{Rc, Weak};
@@ -10,6 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use slab::Slab;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::Receiver;
 use tokio::task::{JoinError, JoinSet};
@@ -28,6 +28,7 @@ use crate::request::exchange::scratch::Scratch;
 use crate::request::h2_server::H2Connections;
 use crate::request::listener::{self, Closing, Listener};
 use crate::request::process::{ClientPlace, Process};
+use crate::request::spares::Spares;
 use crate::request::upstream::{IdleConnections, Owner};
 use crate::shared::inbox::{ListeningSocket, Order};
 use crate::shared::lease::Admission;
@@ -41,8 +42,10 @@ const SWEEP: Duration = Duration::from_millis(250);
 const WARM_MAX: usize = 128;
 /// How long the exchanges that are ended have to say so.
 const STOPPING: Duration = Duration::from_millis(200);
-/// Exchanges whose scratch memory is kept for the next.
-const SCRATCH_MAX: usize = 256;
+/// Exchanges whose scratch memory is kept for others for a while.
+const SCRATCH_MAX: usize = 4096;
+/// Exchanges whose scratch memory is kept though nobody has needed it lately.
+const SCRATCH_SPARE: usize = 16;
 
 /// What a worker is made of.
 #[derive(Debug)]
@@ -70,10 +73,8 @@ pub struct Worker {
     is_stopping: Cell<bool>,
     warm: Cell<usize>,
     date: RefCell<HttpDate>,
-    #[expect(clippy::vec_box, reason = "it changes hands with every exchange, and is far larger than a pointer")]
-    scratch: RefCell<Vec<Box<Scratch>>>,
-    connections: RefCell<HashMap<u64, Rc<Deadline>>>,
-    next_connection: Cell<u64>,
+    scratch: RefCell<Spares<Box<Scratch>>>,
+    connections: RefCell<Slab<Rc<Deadline>>>,
 }
 
 impl Worker {
@@ -116,17 +117,17 @@ impl Worker {
 
     /// Scratch memory for an exchange.
     pub fn take_scratch(&self) -> Box<Scratch> {
-        self.scratch.borrow_mut().pop().unwrap_or_default()
+        self.scratch.borrow_mut().take().unwrap_or_default()
     }
 
     /// Keeps scratch memory for the next exchange.
     pub fn put_scratch(&self, mut scratch: Box<Scratch>) {
-        let mut kept = self.scratch.borrow_mut();
-        if kept.len() < SCRATCH_MAX {
+        let mut spares = self.scratch.borrow_mut();
+        if spares.has_room(SCRATCH_MAX) {
             scratch.clear();
             scratch.request.clear();
             scratch.shrink();
-            kept.push(scratch);
+            spares.put(scratch);
         }
     }
 
@@ -146,11 +147,9 @@ impl Worker {
         ConnectionTicket { worker: Rc::downgrade(self), number, deadline, counted: None, place: None, owns_idle }
     }
 
-    fn enlist(&self) -> (u64, Rc<Deadline>) {
-        let number = self.next_connection.get();
-        self.next_connection.set(number + 1);
+    fn enlist(&self) -> (usize, Rc<Deadline>) {
         let deadline = self.deadlines.deadline();
-        self.connections.borrow_mut().insert(number, Rc::clone(&deadline));
+        let number = self.connections.borrow_mut().insert(Rc::clone(&deadline));
         (number, deadline)
     }
 
@@ -180,7 +179,6 @@ impl Worker {
             warm: Cell::default(),
             scratch: RefCell::default(),
             connections: RefCell::default(),
-            next_connection: Cell::default(),
             shared,
         });
         support.spawn_local(Rc::clone(&worker.deadlines).drive());
@@ -190,21 +188,21 @@ impl Worker {
 
     fn stop(&self) {
         self.is_stopping.set(true);
-        for deadline in self.connections.borrow().values() {
+        for (_, deadline) in self.connections.borrow().iter() {
             deadline.nudge();
         }
     }
 
     fn drain(&self) {
         self.is_draining.set(true);
-        for deadline in self.connections.borrow().values() {
+        for (_, deadline) in self.connections.borrow().iter() {
             deadline.nudge();
         }
     }
 
     /// Tells the exchanges that wait for an answer of that server to look whether they can do without it.
     pub(in crate::request) fn take_back(&self, server: ServerSlot) {
-        for deadline in self.connections.borrow().values() {
+        for (_, deadline) in self.connections.borrow().iter() {
             deadline.take_back(server);
         }
     }
@@ -225,6 +223,8 @@ impl Worker {
             });
             self.idle.sweep(now);
             self.h2.sweep(now);
+            self.buffers.trim();
+            self.scratch.borrow_mut().trim(SCRATCH_SPARE);
             if let Some(log) = &mut *self.log.borrow_mut() {
                 log.flush(now);
             }
@@ -255,7 +255,7 @@ fn place_of(shared: &Process, client: IpAddr, listener: &Listener) -> Option<Cli
 #[derive(Debug)]
 pub struct ConnectionTicket {
     worker: Weak<Worker>,
-    number: u64,
+    number: usize,
     deadline: Rc<Deadline>,
     /// Where it counts as a connection.
     counted: Option<Arc<Process>>,
@@ -293,7 +293,7 @@ impl Drop for ConnectionTicket {
             process.connections.leave();
         }
         if let Some(worker) = self.worker.upgrade() {
-            worker.connections.borrow_mut().remove(&self.number);
+            worker.connections.borrow_mut().try_remove(self.number);
             if self.owns_idle.get() {
                 worker.idle.forget(Owner(self.number));
             }

@@ -56,15 +56,15 @@ impl Answer {
         self.state = State::Head(answer, expected);
     }
 
-    /// Reads what there is into `room`, which is not empty. 0: the answer has ended.
+    /// Puts what there is behind the bytes of `room`, up to its capacity, which is not reached yet. 0: the answer has ended.
     ///
     /// # Errors
     /// [`Fault`], after everything that came before it was read.
-    pub fn poll_read(&mut self, context: &mut Context<'_>, room: &mut [u8]) -> Poll<Result<usize, Fault>> {
+    pub fn poll_read(&mut self, context: &mut Context<'_>, room: &mut Vec<u8>) -> Poll<Result<usize, Fault>> {
         let mut count = 0;
         loop {
-            count += self.take(room.get_mut(count..).unwrap_or_default());
-            if count == room.len() {
+            count += self.give(room);
+            if room.len() >= room.capacity() {
                 return Poll::Ready(Ok(count));
             }
             if let Some(fault) = self.fault {
@@ -91,9 +91,10 @@ impl Answer {
         Poll::Ready(())
     }
 
-    /// Copies into `room` what is there, and lets the server send as much data again.
-    fn take(&mut self, room: &mut [u8]) -> usize {
-        self.inbound.give(room, |data| {
+    /// Gives what is there and has room, and lets the server send as much data again.
+    fn give(&mut self, room: &mut Vec<u8>) -> usize {
+        let most = room.capacity() - room.len();
+        self.inbound.give(room, most, |data| {
             if let State::Body(body, _) | State::Tunnel(body) = &mut self.state {
                 // It fails only where more is given back than was taken.
                 let _ = body.flow_control().release_capacity(data);

@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 
 use crate::pure::identity::ClientIdentity;
 use crate::pure::persistence::SessionIdentity;
+use crate::transport::socket;
 use crate::transport::tls::ClientCertificates;
 use crate::transport::tls::client_policy::identity_of;
 use crate::transport::tls::session::Session;
@@ -64,6 +65,8 @@ pub struct TlsStream {
     tcp: TcpStream,
     session: Session,
     demand: ClientCertificates,
+    /// Whether the last read took all the room there was.
+    is_streaming: bool,
     identity: Option<Arc<ClientIdentity>>,
     tickets: Option<Arc<SessionTickets>>,
 }
@@ -71,7 +74,7 @@ pub struct TlsStream {
 impl TlsStream {
     /// A connection whose handshake, which has not begun, has to meet `demand`.
     pub(super) const fn new(tcp: TcpStream, session: Session, demand: ClientCertificates) -> Self {
-        Self { tcp, session, demand, identity: None, tickets: None }
+        Self { tcp, session, demand, is_streaming: false, identity: None, tickets: None }
     }
 
     /// The same with tickets of its own, which carry the identity of its session.
@@ -190,12 +193,12 @@ impl TlsStream {
             };
             kept.copy_from_slice(self.session.incoming());
             let wanted = wanted.min(scratch.incoming.len());
-            let mut room = ReadBuf::new(scratch.incoming.get_mut(start..wanted).unwrap_or_default());
-            if room.capacity() == 0 {
+            let room = scratch.incoming.get_mut(start..wanted).unwrap_or_default();
+            if room.is_empty() {
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
-            ready!(Pin::new(&mut self.tcp).poll_read(context, &mut room))?;
-            let count = room.filled().len();
+            let count = ready!(socket::poll_read(&mut self.tcp, context, room, self.is_streaming))?;
+            self.is_streaming = count == room.len();
             if count == 0 {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
@@ -214,7 +217,8 @@ impl TlsStream {
     /// Writes what waits.
     fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.session.outgoing.rest().is_empty() {
-            let count = ready!(Pin::new(&mut self.tcp).poll_write(context, self.session.outgoing.rest()))?;
+            let count =
+                ready!(socket::poll_write(&mut self.tcp, context, &[IoSlice::new(self.session.outgoing.rest())]))?;
             if count == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -236,7 +240,7 @@ impl TlsStream {
         front.copy_from_slice(waiting);
         let end = start + make(&mut self.session, room)?;
         let made = out.get(..end).unwrap_or_default();
-        match Pin::new(&mut self.tcp).poll_write(context, made) {
+        match socket::poll_write(&mut self.tcp, context, &[IoSlice::new(made)]) {
             Poll::Ready(Ok(count)) if count >= end => self.session.outgoing.take(start),
             Poll::Ready(Ok(count)) => self.session.outgoing.set(made.get(count..).unwrap_or_default()),
             Poll::Ready(Err(error)) => return Err(error),

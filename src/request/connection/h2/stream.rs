@@ -175,7 +175,9 @@ impl H2Stream {
         let mut filled = 0;
         loop {
             if self.has_more() {
-                let count = self.inbound.give(buffer.room(), |data| {
+                let room = buffer.room();
+                let most = room.capacity() - room.len();
+                let count = self.inbound.give(room, most, |data| {
                     // It fails only where the stream has ended meanwhile: then there is nobody to give room to.
                     let _ = self.body.flow_control().release_capacity(data);
                 });

@@ -1,0 +1,225 @@
+//! A socket with no layer above it: reads and writes that cost less than the runtime's own.
+//!
+//! They go to the system without the C library, whose calls are points of cancellation in a process of several threads, and
+//! they are tried before the runtime is asked: most of them succeed. What comes or goes in large pieces takes the runtime's
+//! way, which makes a task give way to the others after a while. It refuses to buffer, and to wait.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use rustix::buffer::spare_capacity;
+use rustix::net::{RecvFlags, SendFlags};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_util::io::poll_read_buf;
+
+/// Up to this size a write is tried at once.
+const TRY_MAX: usize = 16 * 1024;
+
+/// A stream socket of the runtime.
+pub trait Socket: AsFd + AsyncRead + AsyncWrite + Unpin {
+    /// Calls `call` where the runtime does not know that it would have to wait, and takes note where it would.
+    ///
+    /// # Errors
+    /// `WouldBlock`, and what `call` says.
+    fn try_io<T>(&self, interest: Interest, call: impl FnOnce() -> io::Result<T>) -> io::Result<T>;
+
+    /// Waits until a read would not have to wait.
+    fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Waits until a write would not have to wait.
+    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+macro_rules! impl_socket {
+    ($($socket:ty),*) => {$(
+        impl Socket for $socket {
+            #[inline]
+            fn try_io<T>(&self, interest: Interest, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+                Self::try_io(self, interest, call)
+            }
+
+            #[inline]
+            fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Self::poll_read_ready(self, context)
+            }
+
+            #[inline]
+            fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Self::poll_write_ready(self, context)
+            }
+        }
+    )*};
+}
+
+impl_socket!(TcpStream, UnixStream);
+
+/// Reads into `room`. `is_streaming`: reads fill their room, one after the other, and others must get a turn in between.
+/// `Ok(0)` is the end.
+///
+/// # Errors
+/// What the system says.
+pub fn poll_read<S: Socket>(
+    socket: &mut S,
+    context: &mut Context<'_>,
+    room: &mut [u8],
+    is_streaming: bool,
+) -> Poll<io::Result<usize>> {
+    if is_streaming {
+        let mut room = ReadBuf::new(room);
+        ready!(Pin::new(socket).poll_read(context, &mut room))?;
+        return Poll::Ready(Ok(room.filled().len()));
+    }
+    let size = room.len();
+    poll_try_read(socket, context, size, |socket| rustix::net::recv(socket, &mut *room, RecvFlags::empty()))
+}
+
+/// The same behind the bytes of `memory`, up to its capacity.
+///
+/// # Errors
+/// What the system says.
+pub fn poll_read_behind<S: Socket>(
+    socket: &mut S,
+    context: &mut Context<'_>,
+    memory: &mut Vec<u8>,
+    is_streaming: bool,
+) -> Poll<io::Result<usize>> {
+    if is_streaming {
+        return poll_read_buf(Pin::new(socket), context, memory);
+    }
+    let size = memory.capacity() - memory.len();
+    poll_try_read(socket, context, size, |socket| rustix::net::recv(socket, spare_capacity(memory), RecvFlags::empty()))
+}
+
+/// Reads, at most `size` bytes, before the runtime is asked whether there are any.
+fn poll_try_read<S: Socket>(
+    socket: &S,
+    context: &mut Context<'_>,
+    size: usize,
+    mut read: impl FnMut(&S) -> rustix::io::Result<(usize, usize)>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        match socket.try_io(Interest::READABLE, || Ok(read(socket)?.0)) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => ready!(socket.poll_read_ready(context))?,
+            Ok(count) => {
+                if 0 < count && count < size {
+                    // Nothing is left: to be told so saves the read that would find it out.
+                    let _ = socket.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+                }
+                return Poll::Ready(Ok(count));
+            }
+            Err(error) => return Poll::Ready(Err(error)),
+        }
+    }
+}
+
+/// Writes what it can of the slices.
+///
+/// # Errors
+/// What the system says.
+pub fn poll_write<S: Socket>(
+    socket: &mut S,
+    context: &mut Context<'_>,
+    slices: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    let length = match slices {
+        [only] => only.len(),
+        _ => slices.iter().map(|slice| slice.len()).sum(),
+    };
+    if length > TRY_MAX {
+        return match slices {
+            [only] => Pin::new(socket).poll_write(context, only),
+            _ => Pin::new(socket).poll_write_vectored(context, slices),
+        };
+    }
+    loop {
+        let written = socket.try_io(Interest::WRITABLE, || {
+            Ok(match slices {
+                [only] => rustix::net::send(&*socket, only, SendFlags::NOSIGNAL)?,
+                _ => rustix::io::writev(&*socket, slices)?,
+            })
+        });
+        match written {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => ready!(socket.poll_write_ready(context))?,
+            written => return Poll::Ready(written),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Waker;
+
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    async fn read(socket: &mut UnixStream, size: usize, is_streaming: bool) -> Vec<u8> {
+        let mut memory = Vec::with_capacity(size);
+        let count = poll_fn(|context| poll_read_behind(socket, context, &mut memory, is_streaming)).await.unwrap();
+        assert_eq!(memory.len(), count);
+        memory
+    }
+
+    #[tokio::test]
+    async fn what_comes_after_a_short_read_is_read() {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        for is_streaming in [false, true] {
+            for text in [&b"some"[..], b"more"] {
+                theirs.write_all(text).await.unwrap();
+                assert_eq!(read(&mut ours, 64, is_streaming).await, text);
+                theirs.write_all(text).await.unwrap();
+                let mut room = [0; 64];
+                let count = poll_fn(|context| poll_read(&mut ours, context, &mut room, is_streaming)).await.unwrap();
+                assert_eq!(&room[..count], text);
+            }
+            theirs.write_all(b"in three").await.unwrap();
+            assert_eq!(read(&mut ours, 3, is_streaming).await, b"in ");
+            assert_eq!(read(&mut ours, 3, is_streaming).await, b"thr");
+            assert_eq!(read(&mut ours, 3, is_streaming).await, b"ee");
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(poll_read(&mut ours, &mut context, &mut [0; 3], is_streaming).is_pending());
+        }
+        drop(theirs);
+        assert_eq!(read(&mut ours, 3, false).await, b"");
+        assert_eq!(read(&mut ours, 3, true).await, b"");
+    }
+
+    #[tokio::test]
+    async fn a_write_stops_where_nobody_reads_and_goes_on_where_somebody_does() {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        for size in [1000, TRY_MAX, 3 * TRY_MAX] {
+            let bytes = vec![7; size];
+            let slices = [IoSlice::new(&bytes), IoSlice::new(b"end")];
+            for slices in [&slices[..], &slices[..1]] {
+                let mut written = 0;
+                let mut context = Context::from_waker(Waker::noop());
+                while let Poll::Ready(count) = poll_write(&mut ours, &mut context, slices) {
+                    written += count.unwrap();
+                }
+                let mut seen = 0;
+                while seen < written {
+                    seen += read(&mut theirs, 100_000, false).await.len();
+                }
+                assert_eq!(seen, written);
+                written = poll_fn(|context| poll_write(&mut ours, context, slices)).await.unwrap();
+                while written > 0 {
+                    written -= read(&mut theirs, 100_000, false).await.len();
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_write_to_one_that_is_gone_is_an_error_and_no_signal() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        for slices in [&[IoSlice::new(b"a")][..], &[IoSlice::new(b"a"), IoSlice::new(b"b")][..]] {
+            let error = poll_fn(|context| poll_write(&mut ours, context, slices)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+        }
+    }
+}
