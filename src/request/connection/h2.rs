@@ -9,6 +9,7 @@ mod watch;
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -66,8 +67,28 @@ pub(super) struct Arrival {
     pub(super) ticket: ConnectionTicket,
 }
 
-/// Serves a connection to its end.
+/// Serves a connection to its end. It is the future of a connection that may idle: what is large or soon over is boxed.
 pub(super) async fn serve(arrival: Arrival) {
+    let Begun { watch, worker, deadline, life } = Box::pin(greet(arrival)).await;
+    if let Some(mut life) = life {
+        poll_fn(|context| life.poll(context)).await;
+    }
+    // With the frames gone nobody else holds the connection.
+    if let Some(watch) = Rc::into_inner(watch) {
+        let mut stream = watch.into_stream();
+        Box::pin(linger(&mut stream, &deadline, &worker)).await;
+    }
+}
+
+/// A connection that has sent its preface, and been sent ours, or not.
+struct Begun {
+    watch: Rc<Watch>,
+    worker: Rc<Worker>,
+    deadline: Rc<Deadline>,
+    life: Option<Box<Life>>,
+}
+
+async fn greet(arrival: Arrival) -> Begun {
     let Arrival { stream, worker, listener, caller, ticket } = arrival;
     let carrier = Carrier {
         tls: stream.tls_version(),
@@ -78,34 +99,27 @@ pub(super) async fn serve(arrival: Arrival) {
         session: stream.session_identity(),
         ticket: Rc::new(ticket),
     };
-    let ticket = Rc::clone(&carrier.ticket);
     let watch = Watch::new(stream, worker.now());
-    let deadline = ticket.deadline();
-    let mut shaking = Box::pin(settings(&listener.config.limits).handshake(Watched(Rc::clone(&watch))));
+    let deadline = carrier.ticket.deadline();
+    let mut shaking = pin!(settings(&listener.config.limits).handshake(Watched(Rc::clone(&watch))));
     let shaken = before_requests(&worker, &deadline, |context| shaking.as_mut().poll(context)).await;
-    drop(shaking);
-    if let Some(Ok(frames)) = shaken {
-        let is_over_limit = ticket.is_over_limit();
-        let mut life = Life {
+    let life = shaken.and_then(Result::ok).map(|frames| {
+        deadline.set(worker.now() + listener.config.limits.idle_timeout);
+        Box::new(Life {
             frames,
             watch: Rc::clone(&watch),
             open: Rc::new(Open { count: Cell::new(0), ended: Cell::new(worker.now()) }),
             worker: Rc::clone(&worker),
+            is_over_limit: carrier.ticket.is_over_limit(),
             listener,
             caller,
             carrier,
             deadline: Rc::clone(&deadline),
             requests: 0,
-            is_over_limit,
             ending: None,
-        };
-        deadline.set(worker.now() + life.listener.config.limits.idle_timeout);
-        poll_fn(|context| life.poll(context)).await;
-    }
-    // With the frames gone nobody else holds the connection.
-    if let Some(watch) = Rc::into_inner(watch) {
-        linger(&mut watch.into_stream(), &deadline, &worker).await;
-    }
+        })
+    });
+    Begun { watch, worker, deadline, life }
 }
 
 fn settings(limits: &Limits) -> server::Builder {
