@@ -207,11 +207,10 @@ pub(in crate::request) fn life(
     stream: ClientStream,
     peer: SocketAddr,
 ) -> impl Future<Output = ()> + use<> {
-    // It stays where it is made: every move out of the block's own variables would be room in an idle connection.
+    // It lives in this one variable: another that held it across a wait would be room in every idle connection.
     let mut connection = Connection::new(worker, listener, stream, peer);
     async move {
         let guard = PanicCounter::new(&connection.worker);
-        connection.deadline.set(connection.idle_until);
         if connection.needs_preparation() {
             match Box::pin(prepare(connection)).await {
                 Some(Prepared::Http1(prepared)) => connection = *prepared,
@@ -302,6 +301,7 @@ enum Prepared {
 
 /// What comes before the first request: who the client is, TLS, and which protocol is spoken. `None`: it has ended.
 async fn prepare(mut connection: Connection) -> Option<Prepared> {
+    connection.deadline.set(connection.idle_until);
     if connection.listener.config.proxy_protocol {
         let Connection { worker, listener, deadline, stream, peer, ticket, .. } = &mut connection;
         let caller = proxy_header::receive(worker, listener, deadline, stream, *peer, ticket).await?;

@@ -113,6 +113,16 @@ fn tls_begins_behind_the_header() {
 }
 
 #[test]
+fn a_handshake_that_fails_behind_the_header_is_told_of_the_client_that_it_names() {
+    let origin = Origin::new("one");
+    let proxy = proxy(&origin);
+    let mut socket = TcpStream::connect(proxy.addresses[1]).unwrap();
+    socket.write_all(&[named([198, 51, 100, 7]), b"no TLS at all\r\n\r\n".to_vec()].concat()).unwrap();
+    let parts = ["the TLS handshake of 198.51.100.7:", " failed: "];
+    wait_for("the reason", DEADLINE, || proxy.has_said(&parts).then_some(()));
+}
+
+#[test]
 fn a_header_may_come_in_pieces_and_costs_nothing_while_it_does_not_go_on() {
     let origin = Origin::new("one");
     let proxy = proxy(&origin);
