@@ -39,7 +39,7 @@ const ORDERS: &[(&str, &[&str])] = &[
 /// what opens files too, and the general HTTP library for what is not forwarding.
 const CRATES: &[(&[&str], &[&str])] = &[
     (
-        &["tokio", "tokio_rustls", "socket2", "mio", "rustix", "libc", "h2", "hickory_resolver"],
+        &["tokio", "tokio_rustls", "tokio_util", "socket2", "mio", "rustix", "libc", "h2", "hickory_resolver"],
         &["agent", "shared", "transport", "request", "control", "operator"],
     ),
     (&["nix"], &["base", "agent", "shared", "transport", "request", "control", "operator"]),

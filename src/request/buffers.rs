@@ -114,7 +114,18 @@ impl BufferPool {
             LARGE => self.large.borrow_mut().take(),
             _ => None,
         };
-        free.unwrap_or_else(|| Vec::with_capacity(size))
+        free.unwrap_or_else(|| {
+            self.make_way();
+            Vec::with_capacity(size)
+        })
+    }
+
+    /// Lets go of free memory where that and what is handed out, the piece that is to be made included, are more than the limit.
+    fn make_way(&self) {
+        let (mut small, mut large) = (self.small.borrow_mut(), self.large.borrow_mut());
+        while self.granted.get() + small.len() * SMALL + large.len() * LARGE > self.limit
+            && (small.take().is_some() || large.take().is_some())
+        {}
     }
 
     fn put(&self, mut memory: Vec<u8>) {
@@ -123,11 +134,8 @@ impl BufferPool {
             LARGE => (&self.large, FREE_LARGE_MAX),
             _ => return,
         };
-        let mut spares = spares.borrow_mut();
-        if spares.has_room(max) {
-            memory.clear();
-            spares.put(memory);
-        }
+        memory.clear();
+        spares.borrow_mut().put(memory, max);
     }
 }
 
@@ -252,8 +260,9 @@ impl Buffer {
         }
     }
 
-    /// The memory for a read: what is put behind its bytes, up to its capacity, is unused. Where less than half is left, the
-    /// unused bytes are moved to the front. [`Self::filled`] has to be told.
+    /// The memory for a read: what is put behind its bytes joins the unused ones. It is never more than its capacity, beyond
+    /// which it would grow unaccounted. Where less than half is left, the unused bytes are moved to the front. [`Self::filled`]
+    /// has to be told.
     pub fn room(&mut self) -> &mut Vec<u8> {
         if self.memory.capacity() == 0 {
             self.memory = self.pool.take(SMALL);
@@ -333,6 +342,7 @@ impl Buffer {
         memory.extend_from_slice(self.bytes());
         self.start = 0;
         self.pool.put(std::mem::replace(&mut self.memory, memory));
+        self.pool.make_way();
         if size < before {
             self.pool.give_back(before - size);
         }
@@ -389,11 +399,33 @@ mod tests {
         drop(crowd(600).collect::<Vec<_>>());
         assert_eq!(pool.small.borrow().len(), 600);
         pool.trim();
-        drop(crowd(100).collect::<Vec<_>>());
-        pool.trim();
+        for _ in 0..40 {
+            drop(crowd(100).collect::<Vec<_>>());
+            pool.trim();
+        }
         assert_eq!(pool.small.borrow().len(), 100 + SPARE);
-        pool.trim();
+        (0..40).for_each(|_| pool.trim());
         assert_eq!(pool.small.borrow().len(), SPARE);
+    }
+
+    #[test]
+    fn free_memory_makes_way_where_it_and_what_is_handed_out_would_be_too_much() {
+        let pool = BufferPool::new(Bytes::mib(1));
+        let grants: Vec<Grant> = std::iter::from_fn(|| pool.try_grant()).collect();
+        let mut buffers: Vec<Buffer> = grants.iter().flat_map(|grant| [grant.buffer(), grant.buffer()]).collect();
+        let filled: usize = buffers.iter_mut().map(fill).sum();
+        drop((buffers, grants));
+        let free = || pool.small.borrow().len() * SMALL + pool.large.borrow().len() * LARGE;
+        assert_eq!(free(), filled);
+        let grant = grant(&pool).unwrap();
+        let mut buffer = grant.buffer();
+        for _ in 0..2 {
+            let count = fill(&mut buffer);
+            buffer.consume(count);
+        }
+        buffer.grow_if_busy(0);
+        assert_eq!(buffer.room().capacity(), LARGE);
+        assert!(pool.granted() + free() <= pool.limit, "{} and {} of {}", pool.granted(), free(), pool.limit);
     }
 
     #[test]

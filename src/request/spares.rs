@@ -1,6 +1,6 @@
 //! What a worker keeps to use again: as much of it as has been needed lately.
 //!
-//! It lets go of what nobody has needed from one [`Spares::trim`] to the next. It refuses to make anything.
+//! Little by little it lets go of what nobody has needed from one [`Spares::trim`] to the next. It refuses to make anything.
 
 /// Things that were used before and are free now.
 #[derive(Debug)]
@@ -24,32 +24,26 @@ impl<T> Spares<T> {
         spare
     }
 
-    /// Whether there is room for one more below `max`.
-    pub fn has_room(&self, max: usize) -> bool {
-        self.free.len() < max
+    /// Keeps one, where it is one of at most `max`.
+    pub fn put(&mut self, spare: T, max: usize) {
+        if self.free.len() < max {
+            self.free.push(spare);
+        }
     }
 
-    /// Keeps one.
-    pub fn put(&mut self, spare: T) {
-        self.free.push(spare);
-    }
-
-    /// Lets go of those that nobody has needed since the last time, but for `least`.
+    /// Lets go of a quarter of those that nobody has needed since the last time, `least` of them left out. To give a crowd's
+    /// back at once would stop the worker, and the next crowd may be on its way.
     pub fn trim(&mut self, least: usize) {
-        let surplus = self.unneeded.saturating_sub(least);
+        let surplus = self.unneeded.saturating_sub(least).div_ceil(4);
         // Those at the bottom have been free for the longest time.
         self.free.drain(..surplus);
         self.unneeded = self.free.len();
     }
 
     /// How many there are.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
         self.free.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.free.is_empty()
     }
 }
 
@@ -60,19 +54,17 @@ mod tests {
     #[test]
     fn what_was_needed_between_two_trims_stays_and_the_rest_goes() {
         let mut spares = Spares::default();
-        (0..10).for_each(|number| spares.put(number));
+        (0..11).for_each(|number| spares.put(number, 10));
         spares.trim(0);
         assert_eq!(spares.len(), 10, "they were needed until a moment ago");
         let taken: Vec<i32> = (0..6).filter_map(|_| spares.take()).collect();
         assert_eq!(taken, [9, 8, 7, 6, 5, 4]);
-        taken.into_iter().for_each(|spare| spares.put(spare));
+        taken.into_iter().for_each(|spare| spares.put(spare, 10));
         spares.trim(0);
-        assert_eq!(spares.len(), 6, "four were never taken");
-        spares.trim(2);
+        assert_eq!(spares.len(), 9, "four were never taken");
+        (0..9).for_each(|_| spares.trim(2));
         assert_eq!(spares.len(), 2);
-        spares.trim(2);
-        assert_eq!(spares.len(), 2);
-        spares.trim(0);
-        assert!(spares.is_empty() && spares.take().is_none());
+        (0..2).for_each(|_| spares.trim(0));
+        assert!(spares.take().is_none());
     }
 }

@@ -1,7 +1,6 @@
 //! The two ends of an exchange as byte streams: a client's, plain, TLS or on a unix socket, and a server's.
 //!
-//! After a read that did not fill its room the runtime knows that there is nothing left, and the read that would end in EAGAIN
-//! is saved. It refuses to buffer.
+//! It refuses to buffer.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -86,6 +85,8 @@ fn poll_fill<S: AsyncRead + Unpin>(
     context: &mut Context<'_>,
     buffer: &mut Buffer,
 ) -> Poll<io::Result<usize>> {
+    #[cfg(test)]
+    crate::request::tests::faults::step();
     let read = poll_read_buf(Pin::new(stream), context, buffer.room());
     filled(buffer, read)
 }
@@ -96,14 +97,14 @@ fn poll_fill_socket<S: Socket>(
     context: &mut Context<'_>,
     buffer: &mut Buffer,
 ) -> Poll<io::Result<usize>> {
+    #[cfg(test)]
+    crate::request::tests::faults::step();
     let is_streaming = buffer.is_filled_by_reads();
     let read = socket::poll_read_behind(stream, context, buffer.room(), is_streaming);
     filled(buffer, read)
 }
 
 fn filled(buffer: &mut Buffer, read: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-    #[cfg(test)]
-    crate::request::tests::faults::step();
     if let Poll::Ready(Ok(count)) = read {
         buffer.filled(count);
     }
@@ -127,8 +128,6 @@ fn poll_write<S: AsyncWrite + Unpin>(
     context: &mut Context<'_>,
     slices: &[IoSlice<'_>],
 ) -> Poll<io::Result<usize>> {
-    #[cfg(test)]
-    crate::request::tests::faults::step();
     match slices {
         [only] => Pin::new(stream).poll_write(context, only),
         _ => Pin::new(stream).poll_write_vectored(context, slices),

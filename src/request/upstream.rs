@@ -12,7 +12,8 @@ use crate::base::time::Timestamp;
 use crate::request::stream::ServerStream;
 use crate::shared::endpoint::Endpoint;
 
-/// The client's connection that a connection to a server is for, where the server was told of it: no other may use it.
+/// The client's connection that a connection to a server is for, where the server was told of it: no other may use it. The number
+/// comes again once the client's connection has ended and those that were for it have been let go of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner(pub usize);
 

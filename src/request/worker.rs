@@ -38,12 +38,12 @@ use crate::transport::tls::{Connectors, with_own_sessions};
 
 /// How often logs are handed over and idle connections looked through.
 const SWEEP: Duration = Duration::from_millis(250);
-/// Connections that keep their memory between two requests: 2 MiB of buffers.
+/// Connections that keep their memory between two requests: 2.5 MiB of buffers.
 const WARM_MAX: usize = 128;
 /// How long the exchanges that are ended have to say so.
 const STOPPING: Duration = Duration::from_millis(200);
 /// Exchanges whose scratch memory is kept for others for a while.
-const SCRATCH_MAX: usize = 4096;
+const SCRATCH_MAX: usize = 512;
 /// Exchanges whose scratch memory is kept though nobody has needed it lately.
 const SCRATCH_SPARE: usize = 16;
 
@@ -122,13 +122,10 @@ impl Worker {
 
     /// Keeps scratch memory for the next exchange.
     pub fn put_scratch(&self, mut scratch: Box<Scratch>) {
-        let mut spares = self.scratch.borrow_mut();
-        if spares.has_room(SCRATCH_MAX) {
-            scratch.clear();
-            scratch.request.clear();
-            scratch.shrink();
-            spares.put(scratch);
-        }
+        scratch.clear();
+        scratch.request.clear();
+        scratch.shrink();
+        self.scratch.borrow_mut().put(scratch, SCRATCH_MAX);
     }
 
     /// Takes a connection that has entered the count of connections into the worker's list. Trusted proxies may have any
@@ -293,10 +290,11 @@ impl Drop for ConnectionTicket {
             process.connections.leave();
         }
         if let Some(worker) = self.worker.upgrade() {
-            worker.connections.borrow_mut().try_remove(self.number);
             if self.owns_idle.get() {
                 worker.idle.forget(Owner(self.number));
             }
+            // The number may come again only now.
+            worker.connections.borrow_mut().try_remove(self.number);
         }
         self.deadline.retire();
     }

@@ -1,8 +1,8 @@
 //! A socket with no layer above it: reads and writes that cost less than the runtime's own.
 //!
 //! They go to the system without the C library, whose calls are points of cancellation in a process of several threads, and
-//! they are tried before the runtime is asked: most of them succeed. What comes or goes in large pieces takes the runtime's
-//! way, which makes a task give way to the others after a while. It refuses to buffer, and to wait.
+//! they cost a task none of its turn. What comes or goes in large pieces takes the runtime's way, which makes a task give way to
+//! the others after a while. It refuses to buffer, and to wait.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::AsFd;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_util::io::poll_read_buf;
 
-/// Up to this size a write is tried at once.
+/// Up to this size a write costs a task none of its turn.
 const TRY_MAX: usize = 16 * 1024;
 
 /// A stream socket of the runtime.
@@ -93,7 +93,7 @@ pub fn poll_read_behind<S: Socket>(
     poll_try_read(socket, context, size, |socket| rustix::net::recv(socket, spare_capacity(memory), RecvFlags::empty()))
 }
 
-/// Reads, at most `size` bytes, before the runtime is asked whether there are any.
+/// Reads, at most `size` bytes, without a look at how much of its turn the task has had.
 fn poll_try_read<S: Socket>(
     socket: &S,
     context: &mut Context<'_>,
@@ -101,16 +101,16 @@ fn poll_try_read<S: Socket>(
     mut read: impl FnMut(&S) -> rustix::io::Result<(usize, usize)>,
 ) -> Poll<io::Result<usize>> {
     loop {
-        match socket.try_io(Interest::READABLE, || Ok(read(socket)?.0)) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => ready!(socket.poll_read_ready(context))?,
-            Ok(count) => {
-                if 0 < count && count < size {
-                    // Nothing is left: to be told so saves the read that would find it out.
-                    let _ = socket.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
-                }
-                return Poll::Ready(Ok(count));
-            }
-            Err(error) => return Poll::Ready(Err(error)),
+        let mut count = 0;
+        let tried = socket.try_io(Interest::READABLE, || {
+            count = read(socket)?.0;
+            // After a short read nothing is left: the runtime is told so, which saves the read that would find it out.
+            if 0 < count && count < size { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        });
+        match tried {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
+            Err(_) if count == 0 => ready!(socket.poll_read_ready(context))?,
+            Ok(()) | Err(_) => return Poll::Ready(Ok(count)),
         }
     }
 }
@@ -183,7 +183,9 @@ mod tests {
             let mut context = Context::from_waker(Waker::noop());
             assert!(poll_read(&mut ours, &mut context, &mut [0; 3], is_streaming).is_pending());
         }
+        theirs.write_all(b"last").await.unwrap();
         drop(theirs);
+        assert_eq!(read(&mut ours, 64, false).await, b"last", "the end came with it");
         assert_eq!(read(&mut ours, 3, false).await, b"");
         assert_eq!(read(&mut ours, 3, true).await, b"");
     }

@@ -252,7 +252,7 @@ pub fn memory_and_descriptors_level_out_when_clients_come_and_vanish_for_long() 
     let proxy = Setup::new(&rules).variable("MIMALLOC_ALLOW_THP", "0").start();
     let before = descriptors_at_rest(&proxy);
     let mut levels = Vec::new();
-    for _ in 0..20 {
+    for _ in 0..30 {
         let mut clients: Vec<Client> = (0..100).map(|_| proxy.client()).collect();
         for client in &mut clients {
             client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
@@ -265,7 +265,8 @@ pub fn memory_and_descriptors_level_out_when_clients_come_and_vanish_for_long() 
         levels.push(proxy.rss_bytes() / 1024);
     }
     println!("KiB after each round: {levels:?}");
-    assert!(levels[19] < levels[9] + 512, "KiB after each round: {levels:?}");
+    // In the first rounds the allocator finds its level.
+    assert!(levels[29] < levels[11] + 512, "KiB after each round: {levels:?}");
 }
 
 /// The same with clients that leave in the middle.

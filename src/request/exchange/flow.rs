@@ -67,6 +67,8 @@ impl Outgoing {
         if self.is_empty() {
             return Poll::Ready(Ok(()));
         }
+        #[cfg(test)]
+        crate::request::tests::faults::step();
         if self.data.is_empty() && self.suffix.is_empty() && self.consumes == 0 {
             // A head, or a head and a small body: the usual case.
             while self.written < self.prefix.len() {
