@@ -419,11 +419,7 @@ mod tests {
         assert_eq!(free(), filled);
         let grant = grant(&pool).unwrap();
         let mut buffer = grant.buffer();
-        for _ in 0..2 {
-            let count = fill(&mut buffer);
-            buffer.consume(count);
-        }
-        buffer.grow_if_busy(0);
+        grow(&mut buffer);
         assert_eq!(buffer.room().capacity(), LARGE);
         assert!(pool.granted() + free() <= pool.limit, "{} and {} of {}", pool.granted(), free(), pool.limit);
     }
@@ -501,16 +497,21 @@ mod tests {
         count
     }
 
+    /// Two full reads, of which all is used.
+    fn grow(buffer: &mut Buffer) {
+        for _ in 0..2 {
+            let count = fill(buffer);
+            buffer.consume(count);
+        }
+        buffer.grow_if_busy(0);
+    }
+
     #[test]
     fn a_buffer_grows_after_two_full_reads_and_gives_back_what_it_took() {
         let pool = BufferPool::new(Bytes::mib(1));
         let grant = grant(&pool).unwrap();
         let mut buffer = grant.buffer();
-        for _ in 0..2 {
-            let count = fill(&mut buffer);
-            buffer.consume(count);
-        }
-        buffer.grow_if_busy(0);
+        grow(&mut buffer);
         assert_eq!(buffer.room().capacity(), LARGE);
         assert_eq!(pool.granted(), 2 * SMALL + LARGE - SMALL);
         buffer.shrink();
