@@ -391,6 +391,7 @@ impl ControlLoop {
             return;
         }
         let (mut changes, mut silent) = (Vec::new(), Vec::new());
+        let (mut states_told, mut shares_told) = (Vec::new(), Vec::new());
         let snapshot = self.store.load();
         for effect in self.effects.drain(..) {
             match effect {
@@ -431,20 +432,23 @@ impl ControlLoop {
                     }
                 }
                 Effect::TellShare(change) => {
-                    self.share_log.note(time::now(), change).iter().for_each(tell_share);
+                    shares_told.extend(self.share_log.note(time::now(), change));
                 }
                 Effect::TellOscillation(server, gain) => tracing::warn!(
                     "the share of {server} goes to and fro: from now on it goes {:.0} % of each way",
                     gain * 100.0
                 ),
                 Effect::TellLate(late, factor) => tell_late(late, factor, &self.said_late),
-                Effect::Tell(change) => tell(&change),
+                Effect::Tell(change) => states_told.push(change),
             }
         }
         if !changes.is_empty() {
             self.store.set_states(&changes);
             tell_of_panic(&snapshot, &self.store.load());
         }
+        // Behind the states: what is said holds for the next request.
+        states_told.iter().for_each(tell);
+        shares_told.iter().for_each(tell_share);
         // Behind the states: what is taken back is not to go there again.
         for (slot, worker) in silent.into_iter().flat_map(|slot| self.workers.iter().map(move |worker| (slot, worker)))
         {
