@@ -139,13 +139,18 @@ impl Measure {
         })
     }
 
-    /// From now on the service is this process: its namespace is the one that is looked at. What rose in another is forgotten.
+    /// From now on the service is this process: its namespace is the one that is looked at.
     pub fn follow(&mut self, process: Option<i32>) {
         let Some(process) = process else { return };
         if self.tree.as_ref().is_some_and(|tree| tree.root() == process) {
             return;
         }
         self.tree = Some(ProcessTree::of(process));
+        self.enter_namespace_of(process);
+    }
+
+    /// Looks at the network namespace of that process from now on. What rose in another is forgotten.
+    fn enter_namespace_of(&mut self, process: i32) {
         self.listened_at = None;
         self.sockets = Sockets::of(Some(process));
         self.network = ProcFile::open_list(self.sockets.folder().join("dev")).ok();
@@ -171,6 +176,12 @@ impl Measure {
     }
 
     fn look_at_port(&mut self, now: Timestamp, is_asked: bool) {
+        if !self.is_listening
+            && let Some(process) = self.tree.as_ref().map(ProcessTree::root)
+            && self.sockets.have_been_left()
+        {
+            self.enter_namespace_of(process);
+        }
         let port = self.options.port;
         if is_asked || self.listened_at.is_none_or(|at| now.since(at) >= LISTENER) {
             self.listened_at = Some(now);

@@ -1,6 +1,8 @@
 //! `pointsman-agent` at work: what it says of its service and when, which orders it obeys, what it starts anew, how it ends.
 
+use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
 use std::time::Duration;
 
 use pointsman::pure::feedback::acceptance::Refusal;
@@ -147,13 +149,17 @@ fn a_service_in_another_network_namespace_is_looked_at_there() {
     const LISTEN: &str = "import socket; held = socket.create_server(('0.0.0.0', 8080)); held.accept()";
     let folder = tempfile::tempdir().unwrap();
     let is_root = nix::unistd::geteuid().is_root();
-    let mut command = std::process::Command::new("unshare");
-    command.args(if is_root { &["--net"][..] } else { &["--user", "--map-root-user", "--net"] });
-    let mut service = command.args(["python3", "-c", LISTEN]).spawn().unwrap();
+    // It goes there only when it is told to, and the agent has looked at it before.
+    let go = if is_root { "--net" } else { "--user --map-root-user --net" };
+    let script = format!("read line; exec unshare {go} python3 -c \"$0\"");
+    let mut command = std::process::Command::new("sh");
+    let mut service = command.args(["-c", &script, LISTEN]).stdin(Stdio::piped()).spawn().unwrap();
     std::fs::write(folder.path().join("pid"), service.id().to_string()).unwrap();
     let mut balancer = Balancer::new();
     let arguments = ["--service-port", "8080", "--pid-file", "pid", "--network-rate", "100MiB"];
     let _agent = Agent::start(folder.path(), &balancer, &arguments);
+    balancer.wait("is not up yet", is(Service::Down));
+    service.stdin.take().unwrap().write_all(b"go\n").unwrap();
     let up = balancer.wait("is up", is(Service::Up));
     assert_eq!(up.report.figures.connections, Some(0));
     service.kill().unwrap();

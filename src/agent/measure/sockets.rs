@@ -60,6 +60,8 @@ pub struct Sockets {
     asked: u32,
     /// Its /proc/PID/net.
     folder: PathBuf,
+    /// Which one it is, as /proc writes it.
+    namespace: Option<PathBuf>,
     in_use: Vec<ProcFile>,
     buffer: Vec<u8>,
 }
@@ -72,12 +74,19 @@ impl Sockets {
         let in_use =
             ["sockstat", "sockstat6"].iter().filter_map(|name| ProcFile::open(folder.join("net").join(name)).ok());
         Self {
+            namespace: std::fs::read_link(folder.join("ns/net")).ok(),
             netlink: netlink_in(&folder.join("ns/net")),
             asked: 0,
             in_use: in_use.collect(),
             folder: folder.join("net"),
             buffer: vec![0; ANSWER_BUFFER],
         }
+    }
+
+    /// Whether their process is in another namespace by now: one that has just begun may go there yet.
+    pub fn have_been_left(&self) -> bool {
+        let now = self.folder.parent().and_then(|process| std::fs::read_link(process.join("ns/net")).ok());
+        now.is_some() && now != self.namespace
     }
 
     /// The folder of the namespace's other figures.
