@@ -1,7 +1,7 @@
 //! Persistence: clients stay with their servers by a sealed cookie, the application's own, a field, the address or the TLS
 //! session; what survives a restart, and who moves when a server goes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -476,7 +476,6 @@ fn a_tls_session_stays_over_resumptions_addresses_nodes_and_versions() {
     let certificate = Certificate::for_names(&["a.test"]);
     let nodes = [tls_node(&origins, &certificate), tls_node(&origins, &certificate)];
     for version in [&TLS12, &TLS13] {
-        let mut seen = Vec::new();
         for _ in 0..12 {
             let config = client_config(&[version], &["http/1.1"]);
             let (_, first) = ask_over_tls(nodes[0].address(), &config, 1);
@@ -484,12 +483,24 @@ fn a_tls_session_stays_over_resumptions_addresses_nodes_and_versions() {
                 let (kind, again) = ask_over_tls(nodes[round % 2].address(), &config, 2 + (round % 2) as u8);
                 assert_eq!((kind, &again), (HandshakeKind::Resumed, &first), "{:?}, round {round}", version.version);
             }
-            seen.push(first);
         }
-        seen.sort();
-        seen.dedup();
-        assert_eq!(seen.len(), 3, "sessions of one address are spread");
     }
+}
+
+#[test]
+fn a_thousand_tls_sessions_of_one_address_are_spread_over_the_servers() {
+    let origins = origins();
+    let certificate = Certificate::for_names(&["a.test"]);
+    let node = tls_node(&origins, &certificate);
+    let mut shares = BTreeMap::new();
+    for version in [&TLS12, &TLS13] {
+        for _ in 0..500 {
+            let config = client_config(&[version], &["http/1.1"]);
+            *shares.entry(ask_over_tls(node.address(), &config, 1).1).or_insert(0) += 1;
+        }
+    }
+    // A third each, and six standard deviations.
+    assert!(shares.len() == 3 && shares.values().all(|share| (243..=423).contains(share)), "{shares:?}");
 }
 
 #[test]
