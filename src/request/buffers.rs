@@ -101,7 +101,7 @@ impl BufferPool {
         }
     }
 
-    /// Lets go of the free memory that nobody has needed since the last time.
+    /// Lets go of some of the free memory that nobody has needed since the last time.
     pub fn trim(&self) {
         self.small.borrow_mut().trim(SPARE);
         self.large.borrow_mut().trim(0);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_was_needed_lately_is_not_cleared_anew() {
+    fn memory_that_was_needed_lately_is_kept_and_the_rest_goes_little_by_little() {
         let pool = BufferPool::new(Bytes::mib(64));
         let crowd = |size: usize| {
             (0..size).map(|_| pool.empty_buffer()).map(|mut buffer| {

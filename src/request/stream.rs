@@ -85,10 +85,7 @@ fn poll_fill<S: AsyncRead + Unpin>(
     context: &mut Context<'_>,
     buffer: &mut Buffer,
 ) -> Poll<io::Result<usize>> {
-    #[cfg(test)]
-    crate::request::tests::faults::step();
-    let read = poll_read_buf(Pin::new(stream), context, buffer.room());
-    filled(buffer, read)
+    fill(buffer, |room, _| poll_read_buf(Pin::new(stream), context, room))
 }
 
 /// The same where no layer is above the socket.
@@ -97,14 +94,18 @@ fn poll_fill_socket<S: Socket>(
     context: &mut Context<'_>,
     buffer: &mut Buffer,
 ) -> Poll<io::Result<usize>> {
+    fill(buffer, |room, is_streaming| socket::poll_read_behind(stream, context, room, is_streaming))
+}
+
+/// Reads into the buffer's room by `read`, which is told whether the last read took all of it.
+fn fill(
+    buffer: &mut Buffer,
+    read: impl FnOnce(&mut Vec<u8>, bool) -> Poll<io::Result<usize>>,
+) -> Poll<io::Result<usize>> {
     #[cfg(test)]
     crate::request::tests::faults::step();
     let is_streaming = buffer.is_filled_by_reads();
-    let read = socket::poll_read_behind(stream, context, buffer.room(), is_streaming);
-    filled(buffer, read)
-}
-
-fn filled(buffer: &mut Buffer, read: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    let read = read(buffer.room(), is_streaming);
     if let Poll::Ready(Ok(count)) = read {
         buffer.filled(count);
     }
