@@ -176,14 +176,14 @@ impl Measure {
     }
 
     fn look_at_port(&mut self, now: Timestamp, is_asked: bool) {
-        if !self.is_listening
-            && let Some(process) = self.tree.as_ref().map(ProcessTree::root)
-            && self.sockets.have_been_left()
-        {
-            self.enter_namespace_of(process);
-        }
         let port = self.options.port;
         if is_asked || self.listened_at.is_none_or(|at| now.since(at) >= LISTENER) {
+            if !self.is_listening
+                && let Some(process) = self.tree.as_ref().map(ProcessTree::root)
+                && self.sockets.have_been_left()
+            {
+                self.enter_namespace_of(process);
+            }
             self.listened_at = Some(now);
             if let Ok(listening) = self.sockets.listening(port) {
                 self.is_listening = listening.is_some();
