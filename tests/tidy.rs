@@ -35,8 +35,8 @@ const ORDERS: &[(&str, &[&str])] = &[
     ("agent", &["cli"]),
 ];
 
-/// Crates that only some layers may name: sockets, runtimes, logs for none below the I/O, the system's own numbers for
-/// what opens files too, and the general HTTP library for what is not forwarding.
+/// Crates that only some layers may name: sockets, runtimes, logs for none below the I/O, but `nix` for the base too, which
+/// opens files, and the general HTTP library for what is not forwarding.
 const CRATES: &[(&[&str], &[&str])] = &[
     (
         &["tokio", "tokio_rustls", "tokio_util", "socket2", "mio", "rustix", "libc", "h2", "hickory_resolver"],
