@@ -62,6 +62,7 @@ fn the_corpus_passes() {
     replay("proxy_protocol", proxy_protocol::proxy_protocol);
     replay("h2_frames", http2::h2_frames);
     replay("h2_head", http2::h2_head);
+    replay("hpack", http2::hpack);
     replay("report", feedback::report);
     replay("rule_file", rules::rule_file);
 }
@@ -163,6 +164,11 @@ proptest! {
     }
 
     #[test]
+    fn compressed_heads_near_the_corpus_pass(input in near("hpack")) {
+        http2::hpack(&input);
+    }
+
+    #[test]
     fn h2_heads_near_the_corpus_pass(input in near("h2_head")) {
         http2::h2_head(&input);
     }
@@ -181,6 +187,7 @@ proptest! {
         proxy_protocol::proxy_protocol(&input);
         http2::h2_frames(&input);
         http2::h2_head(&input);
+        http2::hpack(&input);
         rules::rule_file(&input);
         feedback::report(&input);
     }

@@ -1,4 +1,4 @@
-//! Fuzzes the reader of HTTP/2 frames and of the names in heads: any bytes behind a preface, in any pieces.
+//! Fuzzes both sides of an HTTP/2 connection: any bytes, in any pieces.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {

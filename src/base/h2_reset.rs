@@ -1,11 +1,25 @@
-//! The code of an HTTP/2 reset on its way through interfaces that know only I/O errors. It refuses to judge the code.
+//! HTTP/2 error codes (RFC 9113 7), also on their way through interfaces that know only I/O errors. It refuses to judge them.
 
 use std::io;
 
-/// A stream was reset with this code (RFC 9113 7).
+/// A stream was reset, or a connection ended, with this code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream was reset with HTTP/2 error code {0}")]
 pub struct H2Reset(pub u32);
+
+#[expect(missing_docs, reason = "the names are the RFC's")]
+impl H2Reset {
+    pub const NO_ERROR: Self = Self(0);
+    pub const PROTOCOL_ERROR: Self = Self(1);
+    pub const INTERNAL_ERROR: Self = Self(2);
+    pub const FLOW_CONTROL_ERROR: Self = Self(3);
+    pub const STREAM_CLOSED: Self = Self(5);
+    pub const FRAME_SIZE_ERROR: Self = Self(6);
+    pub const REFUSED_STREAM: Self = Self(7);
+    pub const CANCEL: Self = Self(8);
+    pub const COMPRESSION_ERROR: Self = Self(9);
+    pub const ENHANCE_YOUR_CALM: Self = Self(11);
+}
 
 impl H2Reset {
     /// The code that an error carries, where it carries one.

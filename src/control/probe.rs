@@ -174,7 +174,7 @@ impl Probe<'_> {
                 let connection = self.dial(self.connector()?).await?;
                 if self.is_http2() {
                     let link = connection.into_http2().await?;
-                    return http2::ask(&link, http, self.scheme(), &authority).await;
+                    return http2::ask(&link, http, self.http2_target(&authority)).await;
                 }
                 match connection {
                     Connection::Plain(mut stream) => http1::ask(&mut stream, http, &authority).await,
@@ -188,7 +188,7 @@ impl Probe<'_> {
             CheckKind::Grpc(grpc) => {
                 let authority = self.config.authority(self.upstream, &self.endpoint.server.address);
                 let link = self.dial(self.connector()?).await?.into_http2().await?;
-                http2::ask_health(&link, &grpc.service, self.scheme(), &authority, self.timeout).await
+                http2::ask_health(&link, &grpc.service, self.http2_target(&authority), self.timeout).await
             }
         }
     }
@@ -227,6 +227,10 @@ impl Probe<'_> {
             return Ok(None);
         }
         self.connector.ok_or(ProbeError::NotRun(NotRun::NoConnector)).map(Some)
+    }
+
+    fn http2_target<'a>(&self, authority: &'a str) -> http2::Target<'a> {
+        http2::Target { scheme: self.scheme(), authority }
     }
 
     fn is_http2(&self) -> bool {

@@ -1,23 +1,22 @@
-//! Bodies between HTTP/2 and HTTP/1.1, the same for clients' streams and servers': what has come and is still to be given, how
-//! much room there is for what goes out, and the end of it. It refuses to know heads, and who is at the other end.
+//! Bodies between HTTP/2 and HTTP/1.1, the same for clients' streams and servers': what has come and is still to be given, and
+//! the end of what goes out. It refuses to know heads, and who is at the other end.
 
 use std::io;
-use std::task::{Context, Poll, ready};
-
-use bytes::{Buf, Bytes};
-use h2::SendStream;
 
 use crate::base::h2_reset::H2Reset;
 use crate::pure::h1::body::push_chunk_line;
-use crate::pure::h2::trailers::read_trailers;
+use crate::pure::h2::multiplexer::StreamEnd;
+use crate::pure::h2::trailers::{has_trailers, push_trailers};
+use crate::transport::h2::Handle;
 
-/// HTTP/1.1 bytes of a message that are still to be given: what was staged, and data behind it.
+/// HTTP/1.1 bytes of a message that are still to be given: what was staged, and behind it data that the stream holds.
 #[derive(Debug, Default)]
 pub struct Inbound {
     staged: Vec<u8>,
     /// How much of `staged` is given.
     given: usize,
-    data: Bytes,
+    /// Bytes of data that are still to be given.
+    data: usize,
     is_chunk: bool,
 }
 
@@ -36,10 +35,10 @@ impl Inbound {
         &mut self.staged
     }
 
-    /// Takes in the data of a frame, which is not empty, all earlier data being given; `is_chunk`: as a chunk.
-    pub fn put(&mut self, data: Bytes, is_chunk: bool) {
+    /// So many bytes of data have come, and all earlier data is given; `is_chunk`: they are given as a chunk.
+    pub fn put(&mut self, data: usize, is_chunk: bool) {
         if is_chunk {
-            push_chunk_line(self.stage(), data.len());
+            push_chunk_line(self.stage(), data);
         }
         self.data = data;
         self.is_chunk = is_chunk;
@@ -47,19 +46,18 @@ impl Inbound {
 
     /// Whether all is given.
     pub fn is_empty(&self) -> bool {
-        self.given == self.staged.len() && self.data.is_empty()
+        self.given == self.staged.len() && self.data == 0
     }
 
-    /// Puts at most `most` bytes behind those of `out`, and tells `release` how many of them were data: its sender may send as
-    /// many again.
-    pub fn give(&mut self, out: &mut Vec<u8>, most: usize, release: impl FnOnce(usize)) -> usize {
+    /// Puts at most `most` bytes behind those of `out`. `take` puts data there, at most so many bytes, and says how many.
+    pub fn give(&mut self, out: &mut Vec<u8>, most: usize, take: impl FnOnce(&mut Vec<u8>, usize) -> usize) -> usize {
         let mut count = self.give_staged(out, most);
-        let data = push_front(&self.data, out, most - count);
-        if data > 0 {
-            self.data.advance(data);
-            release(data);
-            count += data;
-            if self.data.is_empty() && std::mem::take(&mut self.is_chunk) {
+        let wanted = self.data.min(most - count);
+        if wanted > 0 {
+            let taken = take(out, wanted);
+            self.data -= taken;
+            count += taken;
+            if self.data == 0 && std::mem::take(&mut self.is_chunk) {
                 self.stage().extend_from_slice(b"\r\n");
                 count += self.give_staged(out, most - count);
             }
@@ -68,51 +66,34 @@ impl Inbound {
     }
 
     fn give_staged(&mut self, out: &mut Vec<u8>, most: usize) -> usize {
-        let count = push_front(self.staged.get(self.given..).unwrap_or_default(), out, most);
-        self.given += count;
-        count
+        let left = self.staged.get(self.given..).unwrap_or_default();
+        let front = left.get(..most).unwrap_or(left);
+        out.extend_from_slice(front);
+        self.given += front.len();
+        front.len()
     }
 }
 
-/// Puts the front of `from`, at most `most` bytes of it, behind those of `out`.
-fn push_front(from: &[u8], out: &mut Vec<u8>, most: usize) -> usize {
-    let front = from.get(..most).unwrap_or(from);
-    out.extend_from_slice(front);
-    front.len()
-}
-
-/// Waits for room for some of `wanted` bytes on a stream, and says for how many there is.
+/// Ends our side of a stream, with trailers as field lines.
 ///
 /// # Errors
 /// Where the stream takes nothing more.
-pub fn poll_room(stream: &mut SendStream<Bytes>, context: &mut Context<'_>, wanted: usize) -> Poll<io::Result<usize>> {
-    stream.reserve_capacity(wanted);
-    let mut room = stream.capacity();
-    while room == 0 {
-        room = match ready!(stream.poll_capacity(context)) {
-            Some(room) => room.map_err(io_error)?,
-            None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-        };
-    }
-    Poll::Ready(Ok(room.min(wanted)))
-}
-
-/// Ends a stream, with trailers as field lines.
-///
-/// # Errors
-/// Where the stream takes nothing more.
-pub fn send_end(stream: &mut SendStream<Bytes>, trailers: &[u8]) -> io::Result<()> {
-    let trailers = read_trailers(trailers);
-    let sent = if trailers.is_empty() { stream.send_data(Bytes::new(), true) } else { stream.send_trailers(trailers) };
+pub fn send_end(stream: &Handle, trailers: &[u8]) -> io::Result<()> {
+    let sent = if has_trailers(trailers) {
+        stream.send_head(true, |encoder, out| push_trailers(encoder, out, trailers))
+    } else {
+        stream.send_data([], 0, true)
+    };
     sent.map_err(io_error)
 }
 
-/// The reset that an error tells of, or what else it is.
-pub fn io_error(error: h2::Error) -> io::Error {
-    match error.reason() {
-        Some(reason) if error.is_reset() => H2Reset(reason.into()).into(),
-        _ if error.is_io() => error.into_io().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()),
-        _ => io::Error::new(io::ErrorKind::ConnectionReset, error),
+/// The error that a stream's end is for those who know only I/O errors.
+pub fn io_error(end: StreamEnd) -> io::Error {
+    match end {
+        StreamEnd::Reset(reset) => reset.into(),
+        StreamEnd::Refused => H2Reset::REFUSED_STREAM.into(),
+        StreamEnd::Malformed => H2Reset::PROTOCOL_ERROR.into(),
+        StreamEnd::Lost => io::ErrorKind::ConnectionReset.into(),
     }
 }
 
@@ -123,7 +104,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever the room, the bytes are those of the chunked coding, and all data is released once.
+        /// Whatever the room, the bytes are those of the chunked coding, and all data is taken once.
         #[test]
         fn pieces_make_no_difference(
             head in prop::collection::vec(any::<u8>(), 0..40),
@@ -132,18 +113,23 @@ mod tests {
             rooms in prop::collection::vec(1usize..30, 1..8),
         ) {
             let mut inbound = Inbound::starting_with(head.clone());
-            let (mut out, mut wanted, mut released) = (Vec::new(), head, 0);
+            let (mut out, mut wanted, mut data) = (Vec::new(), head, Vec::new());
             let mut rooms = rooms.into_iter().cycle();
-            let mut drain = |inbound: &mut Inbound, out: &mut Vec<u8>| {
+            let mut drain = |inbound: &mut Inbound, out: &mut Vec<u8>, data: &mut Vec<u8>| {
                 while !inbound.is_empty() {
                     let (room, before) = (rooms.next().unwrap(), out.len());
-                    let count = inbound.give(out, room, |data| released += data);
+                    let count = inbound.give(out, room, |out, most| {
+                        let taken = most.min(data.len());
+                        out.extend(data.drain(..taken));
+                        taken
+                    });
                     assert!(count <= room && out.len() == before + count);
                 }
             };
             for frame in &frames {
-                drain(&mut inbound, &mut out);
-                inbound.put(Bytes::copy_from_slice(frame), is_chunked);
+                drain(&mut inbound, &mut out, &mut data);
+                data.extend_from_slice(frame);
+                inbound.put(frame.len(), is_chunked);
                 if is_chunked {
                     push_chunk_line(&mut wanted, frame.len());
                 }
@@ -152,9 +138,9 @@ mod tests {
                     wanted.extend_from_slice(b"\r\n");
                 }
             }
-            drain(&mut inbound, &mut out);
+            drain(&mut inbound, &mut out, &mut data);
             prop_assert_eq!(out, wanted);
-            prop_assert_eq!(released, frames.iter().map(Vec::len).sum::<usize>());
+            prop_assert!(data.is_empty());
         }
     }
 }

@@ -469,48 +469,55 @@ pub async fn dial_server(
     }
 }
 
-/// So that HTTP/2 connections can be made over it.
-impl AsyncRead for ServerStream {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(context, buffer),
+/// So that HTTP/2 can be spoken over it.
+impl Below for ClientStream {
+    fn poll_fill(&mut self, context: &mut Context<'_>, memory: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(stream) => socket::poll_read_behind(stream, context, memory, false),
+            Self::Unix(stream) => socket::poll_read_behind(stream, context, memory, false),
+            Self::Tls(stream) => poll_read_buf(Pin::new(stream.as_mut()), context, memory),
             Self::H2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
-}
 
-impl AsyncWrite for ServerStream {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Stream::poll_write(self.get_mut(), context, &[IoSlice::new(bytes)])
+    fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Stream::poll_write(self, context, &[IoSlice::new(bytes)])
     }
 
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Stream::poll_write(self.get_mut(), context, slices)
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_flush(self, context)
     }
 
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Stream::poll_flush(self.get_mut(), context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Stream::poll_shutdown(self.get_mut(), context)
+    fn has_arrived(&self) -> bool {
+        self.socket().is_some_and(|socket| has_arrived(&socket))
     }
 }
 
 impl Below for ServerStream {
-    fn has_arrived(&self) -> bool {
-        let Some(socket) = self.socket() else { return false };
-        let seen = socket.peek(&mut [std::mem::MaybeUninit::uninit()]);
-        !matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    fn poll_fill(&mut self, context: &mut Context<'_>, memory: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(stream) => socket::poll_read_behind(stream, context, memory, false),
+            Self::Unix(stream) => socket::poll_read_behind(stream, context, memory, false),
+            Self::Tls(stream) => poll_read_buf(Pin::new(stream.as_mut()), context, memory),
+            Self::H2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
     }
+
+    fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Stream::poll_write(self, context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_flush(self, context)
+    }
+
+    fn has_arrived(&self) -> bool {
+        self.socket().is_some_and(|socket| has_arrived(&socket))
+    }
+}
+
+/// Whether the system holds something, or the end, that was not read.
+fn has_arrived(socket: &SockRef<'_>) -> bool {
+    let seen = socket.peek(&mut [std::mem::MaybeUninit::uninit()]);
+    !matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }

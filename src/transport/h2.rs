@@ -1,262 +1,391 @@
-//! A connection to a server that speaks HTTP/2 (RFC 9113), shared by many streams of one thread.
+//! Connections of HTTP/2 and their streams, both roles: the multiplexer of [`crate::pure::h2::multiplexer`] on a socket, with
+//! those who wait.
 //!
-//! It counts as made when the server's SETTINGS have come: only then its limits are known, and that it speaks HTTP/2 at
-//! all. A task of its own moves its frames and ends with it. A stream's window is [`STREAM_WINDOW`], and that of the whole
-//! connection is large enough for [`STREAMS_MAX`] of them: one that nobody reads never stalls another. It refuses to choose
-//! among connections, and to know what streams carry.
+//! A [`Driver`] moves a connection's bytes and is polled by the task that the connection lives in; a [`Handle`] is one stream,
+//! used by whatever task it is in on the same thread. What streams want to send goes out together when the driver's turn comes.
+//! It refuses to know what streams carry, and to measure time.
+
+mod link;
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::task::{Context, Poll, Waker, ready};
 
-use bytes::Bytes;
-use h2::SendStream;
-use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
-use http::Request;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::oneshot;
-
+pub use self::link::{Link, STREAM_WINDOW, STREAMS_MAX};
+use crate::base::h2_reset::H2Reset;
 use crate::base::time::{self, Timestamp};
-use crate::transport::dial::{DialError, Dialled};
-use crate::transport::tls::ServerTlsStream;
+use crate::pure::h2::hpack::{Encoder, FieldBlock};
+use crate::pure::h2::multiplexer::{Arrival, Multiplexer, News, OwnSettings, StreamEnd, StreamKey};
 
-/// How much of an answer a server may send before we have taken any of it: the most that a request in flight holds.
-pub const STREAM_WINDOW: u32 = 128 * 1024;
-/// The most streams on a connection; a server may allow less.
-pub const STREAMS_MAX: usize = 128;
-/// What small DATA frames that nobody has read yet may cost, by the `h2` crate's count: 256 bytes less their size for each.
-/// Those of one client that does not read must not end a connection for all: half a million of them are borne.
-const FRAME_BUDGET: usize = 128 * 1024 * 1024;
-/// How long a connection that is let go may take to say so.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// The most of a request's body that waits in its stream for the server to take it.
-const SEND_BUFFER: usize = 64 * 1024;
-/// The largest list of fields that an answer may have, by RFC 9113's count.
-const FIELDS_MAX: u32 = 64 * 1024;
-/// A connection on which nothing was heard for so long after a stream was opened gets no further ones until something is: it
-/// may be dead, and whether its server is, a new connection tells. (A PING would tell as well, but gRPC servers end the
-/// connections of those who ask often.)
-const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// What is read at once.
+const READ: usize = 64 * 1024;
+/// After so many reads others get a turn.
+const READS_MAX: usize = 4;
+
+thread_local! {
+    /// Memory to read into, the same for all connections of a thread: what came is looked at, at once.
+    static MEMORY: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(READ));
+}
 
 /// What a connection's bytes pass through.
-pub trait Below: AsyncRead + AsyncWrite + Unpin + 'static {
+pub trait Below {
+    /// Reads behind the bytes of `memory`, up to its capacity. `Ok(0)` is the end.
+    ///
+    /// # Errors
+    /// What the system or TLS says.
+    fn poll_fill(&mut self, context: &mut Context<'_>, memory: &mut Vec<u8>) -> Poll<io::Result<usize>>;
+
+    /// Writes what it can.
+    ///
+    /// # Errors
+    /// What the system or TLS says.
+    fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+
+    /// Sends what a layer keeps back.
+    ///
+    /// # Errors
+    /// What the system or TLS says.
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
     /// Whether the system holds something, or the end, that was not read.
     fn has_arrived(&self) -> bool;
 }
 
-impl Below for Dialled {
-    fn has_arrived(&self) -> bool {
-        let seen = self.socket().peek(&mut [std::mem::MaybeUninit::uninit()]);
-        !matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
-    }
+/// Who waits for a stream.
+#[derive(Debug, Default)]
+struct Waiting {
+    reads: Option<Waker>,
+    writes: Option<Waker>,
 }
 
-impl Below for ServerTlsStream {
-    fn has_arrived(&self) -> bool {
-        self.below().has_arrived()
-    }
-}
-
-/// The stream below, shared with those who want to know what has arrived on it.
-struct Socket {
-    below: RefCell<Box<dyn Below>>,
+/// A connection, as its driver and its streams share it.
+#[derive(Debug)]
+struct Shared {
+    multiplexer: RefCell<Multiplexer>,
+    /// By a stream's index.
+    waiting: RefCell<Vec<Waiting>>,
+    news: RefCell<Vec<News>>,
+    driver: RefCell<Option<Waker>>,
+    /// Whether the driver has been woken and has not had its turn.
+    is_driver_due: Cell<bool>,
     heard: Cell<Timestamp>,
+    blocked_since: Cell<Option<Timestamp>>,
 }
 
-/// The connection's own hold on what is below it.
-struct Wire(Rc<Socket>);
-
-impl AsyncRead for Wire {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut *self.0.below.borrow_mut()).poll_read(context, buffer);
-        if read.is_ready() {
-            self.0.heard.set(time::now());
+impl Shared {
+    /// For streams and others beside the driver, which has its turn then.
+    fn with<T>(&self, call: impl FnOnce(&mut Multiplexer) -> T) -> T {
+        let result = self.by_driver(call);
+        if self.multiplexer.borrow().has_output() {
+            self.wake_driver();
         }
-        read
-    }
-}
-
-impl AsyncWrite for Wire {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.0.below.borrow_mut()).poll_write(context, bytes)
+        result
     }
 
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.0.below.borrow_mut()).poll_write_vectored(context, slices)
+    /// For the driver itself, which looks at what there is to send.
+    fn by_driver<T>(&self, call: impl FnOnce(&mut Multiplexer) -> T) -> T {
+        let mut multiplexer = self.multiplexer.borrow_mut();
+        let result = call(&mut multiplexer);
+        let has_news = multiplexer.has_news();
+        drop(multiplexer);
+        if has_news {
+            self.tell();
+        }
+        result
     }
 
-    fn is_write_vectored(&self) -> bool {
-        self.0.below.borrow().is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0.below.borrow_mut()).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0.below.borrow_mut()).poll_shutdown(context)
-    }
-}
-
-/// A connection.
-pub struct Link {
-    sender: RefCell<SendRequest<Bytes>>,
-    socket: Rc<Socket>,
-    open: Cell<usize>,
-    /// When the first stream was opened since the server was last heard of.
-    unheard_since: Cell<Timestamp>,
-    idle_since: Cell<Timestamp>,
-    is_over: Rc<Cell<bool>>,
-    /// Held as long as somebody may open a stream, or has one.
-    _hold: oneshot::Sender<()>,
-}
-
-impl std::fmt::Debug for Link {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("open", &self.open).field("is_over", &self.is_over).finish_non_exhaustive()
-    }
-}
-
-impl Link {
-    /// A connection over `below`. `ended` is called when it has ended, whoever ended it. There is no bound in time.
-    ///
-    /// # Errors
-    /// [`DialError::NotHttp2`] where the server ends it, or sends something else, before its SETTINGS.
-    pub async fn open(below: impl Below, ended: impl FnOnce() + 'static) -> Result<Self, DialError> {
-        let socket = Rc::new(Socket { below: RefCell::new(Box::new(below)), heard: Cell::new(time::now()) });
-        let handshake = builder().handshake::<_, Bytes>(Wire(Rc::clone(&socket)));
-        let (sender, mut connection) = handshake.await.map_err(|_| DialError::NotHttp2)?;
-        poll_fn(|context| match Pin::new(&mut connection).poll(context) {
-            Poll::Ready(_) => Poll::Ready(Err(DialError::NotHttp2)),
-            // Before the SETTINGS no stream may be opened at all.
-            Poll::Pending if sender.current_max_send_streams() > 0 => Poll::Ready(Ok(())),
-            Poll::Pending => Poll::Pending,
-        })
-        .await?;
-        let is_over = Rc::<Cell<bool>>::default();
-        let (hold, released) = oneshot::channel();
-        let over = Over { is_over: Rc::clone(&is_over), ended: Some(ended) };
-        tokio::task::spawn_local(drive(connection, released, over));
-        Ok(Self {
-            sender: RefCell::new(sender),
-            socket,
-            open: Cell::default(),
-            unheard_since: Cell::default(),
-            idle_since: Cell::new(time::now()),
-            is_over,
-            _hold: hold,
-        })
-    }
-
-    /// Whether it will never take a stream again: it has ended, or the server has said GOAWAY.
-    pub fn is_spent(&self) -> bool {
-        let mut context = Context::from_waker(Waker::noop());
-        self.is_over.get() || matches!(self.sender.borrow_mut().poll_ready(&mut context), Poll::Ready(Err(_)))
-    }
-
-    /// Whether a stream may be opened now: there is room, and no doubt that the server is there.
-    pub fn has_room(&self, now: Timestamp) -> bool {
-        let unheard_since = self.unheard_since.get();
-        let is_doubtful = unheard_since > self.socket.heard.get() && now.since(unheard_since) > SILENCE_MAX;
-        !is_doubtful && self.open.get() < self.streams_max()
-    }
-
-    /// How many streams it may have now.
-    pub fn streams_max(&self) -> usize {
-        self.sender.borrow().current_max_send_streams().min(STREAMS_MAX)
-    }
-
-    /// How many places are taken.
-    pub const fn streams(&self) -> usize {
-        self.open.get()
-    }
-
-    /// Since when it has had no stream.
-    pub const fn idle_since(&self) -> Timestamp {
-        self.idle_since.get()
-    }
-
-    /// Takes a place for a stream; [`Self::leave`] gives it back.
-    pub fn enter(&self) {
-        self.open.set(self.open.get() + 1);
-        if self.unheard_since.get() <= self.socket.heard.get() {
-            self.unheard_since.set(time::now());
+    fn wake_driver(&self) {
+        // One that waits for the socket is woken by that.
+        if self.blocked_since.get().is_none()
+            && !self.is_driver_due.replace(true)
+            && let Some(driver) = &*self.driver.borrow()
+        {
+            driver.wake_by_ref();
         }
     }
 
-    /// Gives a place back.
-    pub fn leave(&self, now: Timestamp) {
-        self.open.set(self.open.get().saturating_sub(1));
-        self.idle_since.set(now);
+    /// Wakes those whose streams have something to look at.
+    fn tell(&self) {
+        let mut news = self.news.take();
+        self.multiplexer.borrow_mut().swap_news(&mut news);
+        for News { key, reads, writes } in news.drain(..) {
+            let mut waiting = self.waiting.borrow_mut();
+            let Some(waiting) = waiting.get_mut(key.index()) else { continue };
+            let wakers = (waiting.reads.take_if(|_| reads), waiting.writes.take_if(|_| writes));
+            match wakers {
+                (Some(one), Some(other)) if one.will_wake(&other) => one.wake(),
+                (one, other) => one.into_iter().chain(other).for_each(Waker::wake),
+            }
+        }
+        self.news.replace(news);
     }
 
-    /// Whether something has arrived that the connection has not looked at yet: its end, it may be.
-    pub fn has_unread(&self) -> bool {
-        self.socket.below.borrow().has_arrived()
+    fn wait(&self, key: StreamKey, context: &Context<'_>, slot: impl FnOnce(&mut Waiting) -> &mut Option<Waker>) {
+        let mut waiting = self.waiting.borrow_mut();
+        if waiting.len() <= key.index() {
+            waiting.resize_with(key.index() + 1, Waiting::default);
+        }
+        if let Some(waiting) = waiting.get_mut(key.index()) {
+            let waker = slot(waiting);
+            if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+                *waker = Some(context.waker().clone());
+            }
+        }
     }
 
-    /// Whether the server takes an extended CONNECT (RFC 8441 3).
-    pub fn takes_extended_connect(&self) -> bool {
-        self.sender.borrow().is_extended_connect_protocol_enabled()
+    fn release(&self, key: StreamKey) {
+        self.with(|multiplexer| multiplexer.release(key));
+        let mut waiting = self.waiting.borrow_mut();
+        let gone = waiting.get_mut(key.index()).map(std::mem::take);
+        if self.multiplexer.borrow().is_idle() {
+            // An idle connection holds nothing.
+            *waiting = Vec::new();
+        }
+        drop(waiting);
+        drop(gone);
+    }
+}
+
+/// What moves a connection's bytes.
+#[derive(Debug)]
+pub struct Driver<B> {
+    shared: Rc<Shared>,
+    below: B,
+}
+
+impl<B: Below> Driver<B> {
+    /// A connection on `below`, of which nothing has been read.
+    pub fn new(below: B, own: OwnSettings) -> Self {
+        let now = time::now();
+        let shared = Shared {
+            multiplexer: RefCell::new(Multiplexer::new(own, now)),
+            waiting: RefCell::default(),
+            news: RefCell::default(),
+            driver: RefCell::default(),
+            is_driver_due: Cell::new(false),
+            heard: Cell::new(now),
+            blocked_since: Cell::new(None),
+        };
+        Self { shared: Rc::new(shared), below }
     }
 
-    /// Opens a stream; `is_whole`: no body follows.
+    /// Looks at the multiplexer, or gives it an order.
+    pub fn with<T>(&self, call: impl FnOnce(&mut Multiplexer) -> T) -> T {
+        self.shared.with(call)
+    }
+
+    /// The next stream that the client has opened.
+    pub fn next_opened(&self) -> Option<Handle> {
+        let key = self.shared.with(Multiplexer::next_opened)?;
+        Some(Handle { shared: Rc::clone(&self.shared), key })
+    }
+
+    /// Since when the other side takes nothing of what is to be sent.
+    pub fn blocked_since(&self) -> Option<Timestamp> {
+        self.shared.blocked_since.get()
+    }
+
+    /// What is below it, which is nobody else's any more.
+    pub fn into_below(self) -> B {
+        self.shared.with(Multiplexer::lose);
+        self.below
+    }
+
+    /// Moves bytes both ways as long as it need not wait. Ready: the connection is over, or broken.
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.listen(context);
+        for _ in 0..READS_MAX {
+            self.shared.by_driver(Multiplexer::end_if_faulty);
+            if self.poll_send(context).is_err() {
+                return self.break_off();
+            }
+            let multiplexer = self.shared.multiplexer.borrow();
+            let (is_over, reads) = (multiplexer.is_over(), multiplexer.fault().is_none() && !multiplexer.is_clogged());
+            drop(multiplexer);
+            if is_over {
+                return Poll::Ready(());
+            }
+            if !reads {
+                return Poll::Pending;
+            }
+            match self.poll_receive(context) {
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(Ok(0) | Err(_)) => return self.break_off(),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn listen(&self, context: &Context<'_>) {
+        self.shared.is_driver_due.set(false);
+        let mut driver = self.shared.driver.borrow_mut();
+        if !driver.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+            *driver = Some(context.waker().clone());
+        }
+    }
+
+    fn break_off(&self) -> Poll<()> {
+        self.shared.by_driver(Multiplexer::lose);
+        Poll::Ready(())
+    }
+
+    /// Sends what lies ready, as far as the other side takes it.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let Self { shared, below } = self;
+        let mut is_blocked = false;
+        let mut multiplexer = shared.multiplexer.borrow_mut();
+        let has_output = multiplexer.has_output();
+        while multiplexer.has_output() {
+            match below.poll_write(context, multiplexer.output()) {
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(count)) => multiplexer.advance(count),
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => {
+                    is_blocked = true;
+                    break;
+                }
+            }
+        }
+        let has_news = multiplexer.has_news();
+        drop(multiplexer);
+        if has_news {
+            shared.tell();
+        }
+        if (has_output || shared.blocked_since.get().is_some()) && !is_blocked {
+            is_blocked = match below.poll_flush(context) {
+                Poll::Ready(flushed) => flushed.map(|()| false)?,
+                Poll::Pending => true,
+            };
+        }
+        let since = shared.blocked_since.get();
+        shared.blocked_since.set(is_blocked.then(|| since.unwrap_or_else(time::now)));
+        Ok(())
+    }
+
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let Self { shared, below } = self;
+        MEMORY.with_borrow_mut(|memory| {
+            memory.clear();
+            let count = ready!(below.poll_fill(context, memory))?;
+            let now = time::now();
+            shared.heard.set(now);
+            shared.by_driver(|multiplexer| multiplexer.receive(memory, now));
+            Poll::Ready(Ok(count))
+        })
+    }
+}
+
+/// A stream.
+#[derive(Debug)]
+pub struct Handle {
+    shared: Rc<Shared>,
+    key: StreamKey,
+}
+
+impl Handle {
+    /// What is next.
     ///
     /// # Errors
-    /// Where nothing of the request was sent.
-    pub fn send(&self, request: Request<()>, is_whole: bool) -> Result<(ResponseFuture, SendStream<Bytes>), h2::Error> {
-        // A copy waits for nobody: how many streams there are is bounded by whoever takes the places.
-        let mut sender = self.sender.borrow().clone();
-        sender.send_request(request, is_whole)
+    /// Why nothing will come.
+    pub fn poll_arrival(&self, context: &mut Context<'_>) -> Poll<Result<Arrival, StreamEnd>> {
+        match self.shared.multiplexer.borrow().arrival(self.key) {
+            Ok(Arrival::Nothing) => {}
+            arrival => return Poll::Ready(arrival),
+        }
+        self.shared.wait(self.key, context, |waiting| &mut waiting.reads);
+        Poll::Pending
+    }
+
+    /// Whether the other side has ended the stream and no data is left to be taken.
+    pub fn is_received(&self) -> bool {
+        self.shared.multiplexer.borrow().is_received(self.key)
+    }
+
+    /// Takes the head that is next.
+    pub fn take_head(&self) -> Option<FieldBlock> {
+        self.shared.multiplexer.borrow_mut().take_head(self.key)
+    }
+
+    /// Takes the trailers, where all else has been taken.
+    pub fn take_trailers(&self) -> Option<FieldBlock> {
+        self.shared.multiplexer.borrow_mut().take_trailers(self.key)
+    }
+
+    /// Takes data: at most `most` bytes go behind those of `out`, and the other side may send as much again.
+    pub fn take_data(&self, out: &mut Vec<u8>, most: usize) -> usize {
+        self.shared.with(|multiplexer| multiplexer.take_data(self.key, out, most))
+    }
+
+    /// Throws away the data that has come.
+    pub fn discard(&self) {
+        self.shared.with(|multiplexer| multiplexer.discard(self.key));
+    }
+
+    /// Waits for room for some of `wanted` bytes of data, and says for how many there is.
+    ///
+    /// # Errors
+    /// Where the stream takes nothing more.
+    pub fn poll_room(&self, context: &mut Context<'_>, wanted: usize) -> Poll<Result<usize, StreamEnd>> {
+        let room = self.shared.multiplexer.borrow_mut().room(self.key, wanted);
+        if room == Ok(0) && wanted > 0 {
+            self.shared.wait(self.key, context, |waiting| &mut waiting.writes);
+            return Poll::Pending;
+        }
+        Poll::Ready(room)
+    }
+
+    /// Waits until a head may be sent.
+    pub fn poll_room_for_head(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.shared.multiplexer.borrow_mut().has_room_for_head(self.key) {
+            return Poll::Ready(());
+        }
+        self.shared.wait(self.key, context, |waiting| &mut waiting.writes);
+        Poll::Pending
+    }
+
+    /// Sends a head, or trailers, whose fields `write` writes; `is_last`: our side ends with it.
+    ///
+    /// # Errors
+    /// Where the stream takes nothing more.
+    pub fn send_head(&self, is_last: bool, write: impl FnOnce(&mut Encoder, &mut Vec<u8>)) -> Result<(), StreamEnd> {
+        self.shared.with(|multiplexer| multiplexer.send_head(self.key, is_last, write))
+    }
+
+    /// Sends the first `count` bytes of pieces that lie one behind the other, for which there is room.
+    ///
+    /// # Errors
+    /// Where the stream takes nothing more.
+    pub fn send_data<'p>(
+        &self,
+        pieces: impl IntoIterator<Item = &'p [u8]>,
+        count: usize,
+        is_last: bool,
+    ) -> Result<(), StreamEnd> {
+        self.shared.with(|multiplexer| multiplexer.send_data(self.key, pieces, count, is_last))
+    }
+
+    /// Resets the stream, where it has not ended.
+    pub fn reset(&self, code: H2Reset) {
+        self.shared.with(|multiplexer| multiplexer.reset(self.key, code));
+    }
+
+    /// Waits for the stream's end before both sides have ended it.
+    pub fn poll_end(&self, context: &mut Context<'_>) -> Poll<StreamEnd> {
+        match self.shared.multiplexer.borrow().end_of(self.key) {
+            Some(end) => Poll::Ready(end),
+            None => {
+                self.shared.wait(self.key, context, |waiting| &mut waiting.reads);
+                Poll::Pending
+            }
+        }
     }
 }
 
-fn builder() -> Builder {
-    let mut builder = Builder::new();
-    builder
-        .enable_push(false)
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(STREAM_WINDOW * STREAMS_MAX as u32)
-        .max_header_list_size(FIELDS_MAX)
-        .max_send_buffer_size(SEND_BUFFER)
-        .data_frame_budget(FRAME_BUDGET)
-        .initial_max_send_streams(0)
-        // A server that gets many answers wrong over days must not take the good ones on the connection with it.
-        .max_local_error_reset_streams(None);
-    builder
-}
-
-/// Tells the end of a connection, also where its task is aborted.
-struct Over<F: FnOnce()> {
-    is_over: Rc<Cell<bool>>,
-    ended: Option<F>,
-}
-
-impl<F: FnOnce()> Drop for Over<F> {
+impl Drop for Handle {
     fn drop(&mut self) {
-        self.is_over.set(true);
-        if let Some(ended) = self.ended.take() {
-            ended();
-        }
+        self.shared.release(self.key);
     }
-}
-
-async fn drive(mut connection: Connection<Wire, Bytes>, released: oneshot::Receiver<()>, over: Over<impl FnOnce()>) {
-    // Why it ended, its streams have been told.
-    tokio::select! {
-        _ended = &mut connection => {}
-        // A server that takes nothing could keep it for ever.
-        _released = released => {
-            let _ = tokio::time::timeout(FAREWELL, connection).await;
-        }
-    }
-    drop(over);
 }

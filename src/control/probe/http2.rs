@@ -1,25 +1,31 @@
 //! A check's request over HTTP/2, of HTTP and of gRPC, on a connection of its own, which ends with it.
 
+use std::future::poll_fn;
 use std::time::Duration;
-
-use bytes::Bytes;
-use h2::RecvStream;
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 
 use super::{ANSWER_MAX, ProbeError};
 use crate::pure::check::grpc::{self, Serving};
 use crate::pure::check::{HttpCheck, USER_AGENT, WrongAnswer};
-use crate::transport::h2::Link;
+use crate::pure::h2::field_rules::Malformed;
+use crate::pure::h2::hpack::FieldBlock;
+use crate::pure::h2::multiplexer::{Arrival, StreamEnd};
+use crate::pure::h2::server_answer::status_of;
+use crate::transport::h2::{Handle, Link};
+
+/// Where a check goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target<'a> {
+    pub(super) scheme: &'a str,
+    pub(super) authority: &'a str,
+}
 
 /// Asks, and judges the answer.
-pub(super) async fn ask(link: &Link, check: &HttpCheck, scheme: &str, authority: &str) -> Result<(), ProbeError> {
-    let head = head(&check.method, scheme, authority, &check.path, check.sent_fields())?;
-    let (answer, _request) = link.send(head, true).map_err(cut)?;
-    let answer = answer.await.map_err(cut)?;
-    check.judge_status(answer.status().as_u16())?;
+pub(super) async fn ask(link: &Link, check: &HttpCheck, target: Target<'_>) -> Result<(), ProbeError> {
+    let stream = send_head(link, true, &check.method, target, &check.path, check.sent_fields())?;
+    let (status, _) = answer_head(&stream).await?;
+    check.judge_status(status)?;
     if check.wants_body() {
-        let (body, _) = read_body(answer.into_body(), |begun| check.is_satisfied(begun)).await?;
+        let (body, _) = read_body(&stream, |begun| check.is_satisfied(begun)).await?;
         check.judge_body(&body)?;
     }
     Ok(())
@@ -29,8 +35,7 @@ pub(super) async fn ask(link: &Link, check: &HttpCheck, scheme: &str, authority:
 pub(super) async fn ask_health(
     link: &Link,
     service: &str,
-    scheme: &str,
-    authority: &str,
+    target: Target<'_>,
     timeout: Duration,
 ) -> Result<(), ProbeError> {
     // At most eight digits (grpc/doc/PROTOCOL-HTTP2.md).
@@ -41,24 +46,28 @@ pub(super) async fn ask_health(
         ("grpc-timeout", &deadline),
         ("user-agent", USER_AGENT),
     ];
-    let head = head("POST", scheme, authority, grpc::PATH, fields)?;
-    let (answer, mut request) = link.send(head, false).map_err(cut)?;
-    request.send_data(Bytes::from(grpc::request(service)), true).map_err(cut)?;
-    let answer = answer.await.map_err(cut)?;
-    if answer.status().as_u16() != 200 {
-        return Err(WrongAnswer::Status(answer.status().as_u16()).into());
+    let stream = send_head(link, false, "POST", target, grpc::PATH, fields)?;
+    let request = grpc::request(service);
+    let mut sent = 0;
+    while sent < request.len() {
+        let left = request.get(sent..).unwrap_or_default();
+        let count = poll_fn(|context| stream.poll_room(context, left.len())).await?;
+        sent += count;
+        stream.send_data([left], count, sent == request.len())?;
     }
-    let is_grpc =
-        answer.headers().get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-    if !is_grpc {
+    let (status, head) = answer_head(&stream).await?;
+    if status != 200 {
+        return Err(WrongAnswer::Status(status).into());
+    }
+    if !value_of(&head, b"content-type").is_some_and(|kind| kind.starts_with(b"application/grpc")) {
         return Err(WrongAnswer::NotGrpc.into());
     }
     // Where there is nothing but a status, it comes with the head.
-    judge_status(answer.headers())?;
-    let had_status = answer.headers().contains_key("grpc-status");
-    let (body, trailers) = read_body(answer.into_body(), |_| false).await?;
+    judge_status(&head)?;
+    let had_status = value_of(&head, b"grpc-status").is_some();
+    let (body, trailers) = read_body(&stream, |_| false).await?;
     judge_status(&trailers)?;
-    if !had_status && !trailers.contains_key("grpc-status") {
+    if !had_status && value_of(&trailers, b"grpc-status").is_none() {
         return Err(WrongAnswer::NotGrpc.into());
     }
     match grpc::read_answer(&body).ok_or(WrongAnswer::NotGrpc)? {
@@ -68,60 +77,75 @@ pub(super) async fn ask_health(
 }
 
 /// A gRPC status, where there is one, has to be OK.
-fn judge_status(fields: &HeaderMap) -> Result<(), WrongAnswer> {
-    let Some(status) = fields.get("grpc-status") else { return Ok(()) };
-    match status.to_str().ok().and_then(|digits| digits.parse().ok()) {
+fn judge_status(fields: &FieldBlock) -> Result<(), WrongAnswer> {
+    let Some(status) = value_of(fields, b"grpc-status") else { return Ok(()) };
+    match str::from_utf8(status).ok().and_then(|digits| digits.parse().ok()) {
         Some(0) => Ok(()),
         Some(code) => Err(WrongAnswer::GrpcStatus(code)),
         None => Err(WrongAnswer::NotGrpc),
     }
 }
 
-fn head<'a>(
-    method: &str,
-    scheme: &str,
-    authority: &str,
-    path: &str,
+fn value_of<'f>(fields: &'f FieldBlock, name: &[u8]) -> Option<&'f [u8]> {
+    fields.fields().find(|(other, _)| *other == name).map(|(_, value)| value)
+}
+
+/// Opens a stream with that head; `is_whole`: no body follows.
+fn send_head<'a>(
+    link: &Link,
+    is_whole: bool,
+    method: &'a str,
+    target: Target<'a>,
+    path: &'a str,
     fields: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Result<Request<()>, ProbeError> {
-    // The rule file was read with the same types: nothing here fails.
-    let made = || {
-        let mut request = Request::new(());
-        *request.method_mut() = method.parse().ok()?;
-        let mut uri = http::uri::Parts::default();
-        uri.scheme = Some(Scheme::try_from(scheme).ok()?);
-        uri.authority = Some(Authority::try_from(authority).ok()?);
-        uri.path_and_query = Some(PathAndQuery::try_from(path).ok()?);
-        *request.uri_mut() = Uri::from_parts(uri).ok()?;
-        for (name, value) in fields {
-            let (name, value) = (name.parse::<HeaderName>().ok()?, HeaderValue::from_bytes(value.as_bytes()).ok()?);
-            request.headers_mut().append(name, value);
+) -> Result<Handle, StreamEnd> {
+    let stream = link.open_stream()?;
+    stream.send_head(is_whole, |encoder, out| {
+        let Target { scheme, authority } = target;
+        let pseudo = [(":method", method), (":scheme", scheme), (":authority", authority), (":path", path)];
+        for (name, value) in pseudo.into_iter().chain(fields) {
+            encoder.push(out, name.as_bytes(), value.as_bytes());
         }
-        Some(request)
-    };
-    made().ok_or_else(|| WrongAnswer::Malformed.into())
+    })?;
+    Ok(stream)
+}
+
+/// The head of the answer, behind those that are interim ones.
+async fn answer_head(stream: &Handle) -> Result<(u16, FieldBlock), ProbeError> {
+    loop {
+        match poll_fn(|context| stream.poll_arrival(context)).await? {
+            Arrival::Head => {}
+            Arrival::Data(_) | Arrival::End | Arrival::Nothing => return Err(WrongAnswer::Malformed.into()),
+        }
+        let Some(fields) = stream.take_head() else { return Err(WrongAnswer::Malformed.into()) };
+        let status = status_of(&fields)?;
+        if status >= 200 {
+            return Ok((status, fields));
+        }
+    }
 }
 
 /// The body, and the trailers behind it, until it decides: to its end, or to [`ANSWER_MAX`].
-async fn read_body(
-    mut stream: RecvStream,
-    is_enough: impl Fn(&[u8]) -> bool,
-) -> Result<(Vec<u8>, HeaderMap), ProbeError> {
+async fn read_body(stream: &Handle, is_enough: impl Fn(&[u8]) -> bool) -> Result<(Vec<u8>, FieldBlock), ProbeError> {
     let mut body = Vec::new();
-    while let Some(data) = stream.data().await {
-        let data = data.map_err(cut)?;
-        body.extend_from_slice(&data);
+    while let Arrival::Data(count) = poll_fn(|context| stream.poll_arrival(context)).await? {
+        stream.take_data(&mut body, count);
         if body.len() >= ANSWER_MAX || is_enough(&body) {
             body.truncate(ANSWER_MAX);
-            return Ok((body, HeaderMap::new()));
+            return Ok((body, FieldBlock::default()));
         }
-        // It can only fail where the stream has ended, which the next read tells.
-        let _ = stream.flow_control().release_capacity(data.len());
     }
-    let trailers = stream.trailers().await.map_err(cut)?;
-    Ok((body, trailers.unwrap_or_default()))
+    Ok((body, stream.take_trailers().unwrap_or_default()))
 }
 
-fn cut(_ended: h2::Error) -> WrongAnswer {
-    WrongAnswer::Cut
+impl From<StreamEnd> for ProbeError {
+    fn from(_: StreamEnd) -> Self {
+        WrongAnswer::Cut.into()
+    }
+}
+
+impl From<Malformed> for ProbeError {
+    fn from(_: Malformed) -> Self {
+        WrongAnswer::Malformed.into()
+    }
 }

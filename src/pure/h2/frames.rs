@@ -1,14 +1,19 @@
-//! The headers of HTTP/2 frames in a stream of bytes (RFC 9113 4.1), in whatever pieces it comes.
+//! Frames of HTTP/2 (RFC 9113 4, 6): cut out of a stream of bytes, in whatever pieces it comes, and written.
 //!
-//! The `h2` crate reads the frames; it has no word for a head that is not whole yet, nor for what costs a client nothing.
-//! This reader sees the same bytes and tells both, and hands on what heads are made of. It refuses to judge more than the
-//! lengths of frames that have but one, which the crate calls by another name than RFC 9113 4.2.
+//! A frame's header comes whole, its payload as it came: nothing is copied. It refuses to judge more than lengths that no
+//! frame of a type has.
+
+use crate::base::h2_reset::H2Reset;
 
 /// The client's preface (RFC 9113 3.4), which comes before the first frame.
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Bytes of a frame's header.
+pub const HEADER: usize = 9;
+/// The largest payload that we take, and the largest that we send: what everybody takes (RFC 9113 4.2).
+pub const PAYLOAD_MAX: usize = 16_384;
 
 /// Types of frames (RFC 9113 6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the RFC's")]
 pub enum FrameKind {
     Data,
@@ -22,6 +27,7 @@ pub enum FrameKind {
     WindowUpdate,
     Continuation,
     /// Any other: receivers pass over it.
+    #[default]
     Unknown,
 }
 
@@ -41,10 +47,14 @@ impl FrameKind {
             _ => Self::Unknown,
         }
     }
+
+    const fn code(self) -> u8 {
+        self as u8
+    }
 }
 
 /// A frame's header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameHeader {
     /// The type.
     pub kind: FrameKind,
@@ -59,7 +69,7 @@ pub struct FrameHeader {
 /// Why a connection can't go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The client sends more of what costs it nothing than is borne.
+    /// The other side sends more of what costs it nothing than is borne.
     Flood,
     /// It breaks the protocol.
     Protocol,
@@ -67,47 +77,73 @@ pub enum Fault {
     FrameSize,
     /// A head can't be decompressed.
     Compression,
-    /// Something comes for a stream that the client has ended.
+    /// Something comes for a stream that the other side has ended.
     StreamClosed,
-    /// A window would be larger than windows can be.
+    /// More data than there was room for, or a window that is larger than windows can be.
     FlowControl,
 }
 
-/// What has come by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen<'a> {
-    /// A frame's header, whole.
-    Frame(FrameHeader),
-    /// A piece of the payload of the HEADERS or CONTINUATION frame whose header was last seen.
-    HeadPayload(&'a [u8]),
-    /// The same of a SETTINGS frame.
-    SettingsPayload(&'a [u8]),
+impl Fault {
+    /// By which code the other side is told.
+    pub const fn code(self) -> H2Reset {
+        match self {
+            Self::Flood => H2Reset::ENHANCE_YOUR_CALM,
+            Self::Protocol => H2Reset::PROTOCOL_ERROR,
+            Self::FrameSize => H2Reset::FRAME_SIZE_ERROR,
+            Self::Compression => H2Reset::COMPRESSION_ERROR,
+            Self::StreamClosed => H2Reset::STREAM_CLOSED,
+            Self::FlowControl => H2Reset::FLOW_CONTROL_ERROR,
+        }
+    }
 }
 
-const END_STREAM: u8 = 0x1;
-const ACK: u8 = 0x1;
-const END_HEADERS: u8 = 0x4;
+/// END_STREAM, of DATA and HEADERS.
+pub const END_STREAM: u8 = 0x1;
+/// ACK, of SETTINGS and PING.
+pub const ACK: u8 = 0x1;
+/// END_HEADERS, of HEADERS and CONTINUATION.
+pub const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 
 impl FrameHeader {
+    /// Reads a header.
+    pub const fn read(bytes: &[u8; HEADER]) -> Self {
+        let [a, b, c, kind, flags, d, e, f, g] = *bytes;
+        // The first bit of the stream is reserved.
+        let stream = u32::from_be_bytes([d & 0x7F, e, f, g]);
+        Self { kind: FrameKind::of(kind), length: u32::from_be_bytes([0, a, b, c]), flags, stream }
+    }
+
+    /// The same as bytes; a type that is not known can't be written.
+    pub const fn bytes(self) -> [u8; HEADER] {
+        let [_, a, b, c] = self.length.to_be_bytes();
+        let [d, e, f, g] = self.stream.to_be_bytes();
+        [a, b, c, self.kind.code(), self.flags, d, e, f, g]
+    }
+
     /// Whether it ends its stream.
     pub const fn ends_stream(self) -> bool {
         matches!(self.kind, FrameKind::Data | FrameKind::Headers) && self.flags & END_STREAM != 0
     }
 
     /// Whether a head ends with it.
-    pub(super) const fn ends_head(self) -> bool {
+    pub const fn ends_head(self) -> bool {
         self.flags & END_HEADERS != 0
     }
 
-    /// Whether its length is one that its type can have (RFC 9113 6). The largest is the crate's to know.
+    /// Whether it acknowledges what we have sent.
+    pub const fn is_ack(self) -> bool {
+        self.flags & ACK != 0
+    }
+
+    /// Whether its length is one that its type can have (RFC 9113 4.2, 6).
     pub const fn has_possible_length(self) -> bool {
-        match self.kind {
+        let is_of_its_type = match self.kind {
             FrameKind::Priority => self.length == 5,
             FrameKind::RstStream | FrameKind::WindowUpdate => self.length == 4,
             FrameKind::Ping => self.length == 8,
-            FrameKind::Settings if self.flags & ACK != 0 => self.length == 0,
+            FrameKind::Settings if self.is_ack() => self.length == 0,
             FrameKind::Settings => self.length.is_multiple_of(6),
             FrameKind::GoAway => self.length >= 8,
             FrameKind::Data
@@ -115,99 +151,145 @@ impl FrameHeader {
             | FrameKind::PushPromise
             | FrameKind::Continuation
             | FrameKind::Unknown => true,
+        };
+        is_of_its_type && self.length as usize <= PAYLOAD_MAX
+    }
+
+    /// Whether it is one of a stream, where its type is of one or the other (RFC 9113 6).
+    pub const fn has_possible_stream(self) -> bool {
+        match self.kind {
+            FrameKind::Settings | FrameKind::Ping | FrameKind::GoAway => self.stream == 0,
+            FrameKind::WindowUpdate | FrameKind::Unknown => true,
+            FrameKind::Data
+            | FrameKind::Headers
+            | FrameKind::Priority
+            | FrameKind::RstStream
+            | FrameKind::PushPromise
+            | FrameKind::Continuation => self.stream != 0,
         }
     }
 
-    /// Whether padding is around what a HEADERS frame says.
-    pub(super) const fn is_padded(self) -> bool {
+    /// Whether it carries a part of a head.
+    pub const fn is_of_head(self) -> bool {
+        matches!(self.kind, FrameKind::Headers | FrameKind::Continuation)
+    }
+
+    /// Whether padding is around what a DATA or HEADERS frame says.
+    pub const fn is_padded(self) -> bool {
         self.flags & PADDED != 0
     }
 
     /// Whether a HEADERS frame begins with a priority (RFC 9113 6.2).
-    pub(super) const fn has_priority(self) -> bool {
+    pub const fn has_priority(self) -> bool {
         self.flags & PRIORITY != 0
     }
 }
 
-/// Bytes of a frame's header.
-const HEADER: usize = 9;
+/// Appends a frame.
+pub fn push_frame(out: &mut Vec<u8>, kind: FrameKind, flags: u8, stream: u32, payload: &[u8]) {
+    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    out.reserve(HEADER + payload.len());
+    out.extend_from_slice(&FrameHeader { kind, length, flags, stream }.bytes());
+    out.extend_from_slice(payload);
+}
 
-/// Follows a client's bytes from the first one on.
+/// What has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'b> {
+    /// A frame's header, whole.
+    Header(FrameHeader),
+    /// A piece of the payload of the frame whose header came last.
+    Payload(&'b [u8]),
+    /// The end of that payload.
+    End,
+    /// What came is not the preface.
+    WrongPreface,
+}
+
+/// Cuts frames out of bytes.
 #[derive(Clone, Debug, Default)]
 pub struct FrameReader {
-    /// Bytes of the preface that have come.
+    /// Bytes of the preface that are still to come.
     preface: u8,
     /// What has come of a header.
     header: [u8; HEADER],
     header_length: u8,
-    /// Bytes of the present frame that are still to come.
+    /// Whether the present frame's end is still to be told, and bytes of it that are still to come.
+    is_in_frame: bool,
     payload: u32,
-    is_head_open: bool,
 }
 
 impl FrameReader {
-    /// Follows these bytes, which come behind those of the last call, and tells `note` what comes by, as long as that says
-    /// to go on. Gives back how many bytes came before it said no: what it said no to is not among them.
-    pub fn read(&mut self, all: &[u8], mut note: impl FnMut(Seen<'_>) -> bool) -> usize {
-        let mut bytes = all;
-        let missing = PREFACE.len().saturating_sub(usize::from(self.preface)).min(bytes.len());
-        self.preface += u8::try_from(missing).unwrap_or(0);
-        bytes = bytes.get(missing..).unwrap_or_default();
-        while !bytes.is_empty() {
-            let passed = bytes.len().min(self.payload as usize);
-            if passed > 0 {
-                let (payload, rest) = bytes.split_at_checked(passed).unwrap_or((bytes, &[]));
-                let goes_on = match self.header {
-                    [_, _, _, 1 | 9, ..] => note(Seen::HeadPayload(payload)),
-                    [_, _, _, 4, ..] => note(Seen::SettingsPayload(payload)),
-                    _ => true,
-                };
-                if !goes_on {
-                    return all.len() - bytes.len();
-                }
-                self.payload -= u32::try_from(passed).unwrap_or(self.payload);
-                bytes = rest;
-            }
-            let Some((first, rest)) = bytes.split_first() else { break };
-            if let Some(place) = self.header.get_mut(usize::from(self.header_length)) {
-                *place = *first;
-                self.header_length += 1;
-            }
-            if usize::from(self.header_length) == HEADER {
-                self.header_length = 0;
-                if !note(Seen::Frame(self.finish())) {
-                    return all.len() - bytes.len();
-                }
-            }
-            bytes = rest;
+    /// One for the bytes of a client, which begin with the preface.
+    pub fn with_preface() -> Self {
+        Self { preface: PREFACE.len() as u8, ..Self::default() }
+    }
+
+    /// What comes next in `bytes`, which lie behind those of the last call, and are left without it. `None`: they are used up.
+    pub fn next<'b>(&mut self, bytes: &mut &'b [u8]) -> Option<Piece<'b>> {
+        if self.preface > 0 && !self.read_preface(bytes) {
+            return Some(Piece::WrongPreface);
         }
-        all.len()
+        if !self.is_in_frame {
+            let header = FrameHeader::read(&self.read_header(bytes)?);
+            (self.is_in_frame, self.payload) = (true, header.length);
+            return Some(Piece::Header(header));
+        }
+        if self.payload == 0 {
+            self.is_in_frame = false;
+            return Some(Piece::End);
+        }
+        let (piece, rest) = bytes.split_at_checked(self.payload as usize).unwrap_or((bytes, &[]));
+        if piece.is_empty() {
+            return None;
+        }
+        *bytes = rest;
+        self.payload -= u32::try_from(piece.len()).unwrap_or(self.payload);
+        Some(Piece::Payload(piece))
     }
 
     /// Whether the preface has come.
-    pub fn has_preface(&self) -> bool {
-        usize::from(self.preface) == PREFACE.len()
+    pub const fn has_preface(&self) -> bool {
+        self.preface == 0
     }
 
-    /// Whether a head has begun whose last frame has not begun yet, or is still coming.
-    pub fn is_head_open(&self) -> bool {
-        self.is_head_open || self.header_length > 0 || (self.is_in_head() && self.payload > 0)
+    /// Whether a header has begun that is not whole.
+    pub const fn is_in_header(&self) -> bool {
+        self.header_length > 0
     }
 
-    fn is_in_head(&self) -> bool {
-        matches!(self.header, [_, _, _, 1 | 9, ..])
+    /// Whether a frame is not whole.
+    pub const fn is_in_frame(&self) -> bool {
+        self.is_in_frame
     }
 
-    fn finish(&mut self) -> FrameHeader {
-        let [a, b, c, kind, flags, d, e, f, g] = self.header;
-        self.payload = u32::from_be_bytes([0, a, b, c]);
-        // The first bit is reserved.
-        let stream = u32::from_be_bytes([d & 0x7F, e, f, g]);
-        let header = FrameHeader { kind: FrameKind::of(kind), length: self.payload, flags, stream };
-        if matches!(header.kind, FrameKind::Headers | FrameKind::Continuation | FrameKind::PushPromise) {
-            self.is_head_open = flags & END_HEADERS == 0;
+    /// False: it is another.
+    fn read_preface(&mut self, bytes: &mut &[u8]) -> bool {
+        let missing = PREFACE.get(PREFACE.len() - usize::from(self.preface)..).unwrap_or_default();
+        let count = missing.len().min(bytes.len());
+        let (came, rest) = bytes.split_at_checked(count).unwrap_or((bytes, &[]));
+        *bytes = rest;
+        self.preface -= u8::try_from(count).unwrap_or(0);
+        missing.starts_with(came)
+    }
+
+    fn read_header(&mut self, bytes: &mut &[u8]) -> Option<[u8; HEADER]> {
+        if self.header_length == 0
+            && let Some((header, rest)) = bytes.split_first_chunk()
+        {
+            *bytes = rest;
+            return Some(*header);
         }
-        header
+        while usize::from(self.header_length) < HEADER {
+            let (first, rest) = bytes.split_first()?;
+            *bytes = rest;
+            if let Some(place) = self.header.get_mut(usize::from(self.header_length)) {
+                *place = *first;
+            }
+            self.header_length += 1;
+        }
+        self.header_length = 0;
+        Some(self.header)
     }
 }
 
@@ -219,48 +301,43 @@ mod tests {
 
     fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
         let mut frame = u32::try_from(payload.len()).unwrap().to_be_bytes()[1..].to_vec();
-        frame.extend([kind, flags, 0, 0, 0, 1]);
+        frame.extend([kind, flags, 0x80, 0, 0, 1]);
         frame.extend(payload);
         frame
     }
 
-    #[test]
-    fn a_head_is_open_until_its_last_frame_is_whole() {
-        let mut reader = FrameReader::default();
-        let mut feed = |bytes: &[u8]| {
-            reader.read(bytes, |_| true);
-            reader.is_head_open()
-        };
-        assert!(!feed(PREFACE));
-        assert!(!feed(&frame(4, 0, &[])));
-        assert!(feed(&frame(1, END_STREAM, b"abc")), "more is announced");
-        let last = frame(9, END_HEADERS, b"def");
-        assert!(feed(&last[..4]));
-        assert!(feed(&last[4..11]));
-        assert!(!feed(&last[11..]));
-        assert!(!feed(&frame(0, 0, b"data")[..10]), "data may take its time");
+    /// Headers with their payloads, where they have come whole.
+    fn cut<'a>(reader: &mut FrameReader, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<(FrameHeader, Vec<u8>)> {
+        let mut frames: Vec<(FrameHeader, Vec<u8>)> = Vec::new();
+        let mut ends = 0;
+        for mut bytes in pieces {
+            while let Some(piece) = reader.next(&mut bytes) {
+                match piece {
+                    Piece::Header(header) => frames.push((header, Vec::new())),
+                    Piece::Payload(payload) => frames.last_mut().unwrap().1.extend(payload),
+                    Piece::End => ends += 1,
+                    Piece::WrongPreface => panic!("a wrong preface"),
+                }
+            }
+            assert!(bytes.is_empty());
+        }
+        frames.truncate(ends);
+        frames
     }
 
     #[test]
-    fn what_is_refused_does_not_pass() {
-        let bytes = [PREFACE, &frame(4, 0, &[])[..], &frame(6, 0, &[0; 7]), &frame(0, 0, b"data")].concat();
-        for size in [1, 5, bytes.len()] {
-            let mut reader = FrameReader::default();
-            let mut passed = 0;
-            for piece in bytes.chunks(size) {
-                let count =
-                    reader.read(piece, |what| !matches!(what, Seen::Frame(frame) if !frame.has_possible_length()));
-                passed += count;
-                if count < piece.len() {
-                    break;
-                }
-            }
-            assert_eq!(passed, PREFACE.len() + 9 + 8, "without the last byte of the header");
+    fn a_wrong_preface_is_told_by_its_first_wrong_byte() {
+        let mut wrong = *PREFACE;
+        wrong[20] = b'x';
+        for size in [1, 7, 24] {
+            let mut reader = FrameReader::with_preface();
+            let told = wrong.chunks(size).position(|mut piece| reader.next(&mut piece) == Some(Piece::WrongPreface));
+            assert_eq!(told, Some(20 / size), "pieces of {size}");
         }
     }
 
     proptest! {
-        /// However the bytes are cut, the headers are those that were written.
+        /// However the bytes are cut, the frames are those that were written.
         #[test]
         fn pieces_make_no_difference(
             frames in proptest::collection::vec((0u8..12, any::<u8>(), 0usize..40), 0..20),
@@ -273,23 +350,24 @@ mod tests {
             let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
             cuts.extend([0, bytes.len()]);
             cuts.sort_unstable();
-            let mut reader = FrameReader::default();
-            let (mut seen, mut payload) = (Vec::new(), 0);
-            for pair in cuts.windows(2) {
-                reader.read(&bytes[pair[0]..pair[1]], |what| {
-                    match what {
-                        Seen::Frame(header) => seen.push((header.kind, header.flags, header.length as usize)),
-                        Seen::HeadPayload(piece) => payload += piece.len(),
-                        Seen::SettingsPayload(_) => {}
-                    }
-                    true
-                });
-            }
-            let wanted: Vec<_> =
-                frames.iter().map(|(kind, flags, length)| (FrameKind::of(*kind), *flags, *length)).collect();
+            let mut reader = FrameReader::with_preface();
+            let seen = cut(&mut reader, cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]));
+            prop_assert!(!reader.is_in_header() && !reader.is_in_frame());
+            let wanted: Vec<_> = frames
+                .iter()
+                .map(|(kind, flags, length)| {
+                    let header =
+                        FrameHeader { kind: FrameKind::of(*kind), length: *length as u32, flags: *flags, stream: 1 };
+                    (header, vec![7; *length])
+                })
+                .collect();
             prop_assert_eq!(seen, wanted);
-            let heads = frames.iter().filter(|(kind, ..)| matches!(kind, 1 | 9));
-            prop_assert_eq!(payload, heads.map(|(.., length)| length).sum::<usize>());
+        }
+
+        #[test]
+        fn a_header_that_is_written_reads_as_it_was(code in 0u8..10, length in 0u32..1 << 24, flags: u8, stream in 0u32..1 << 31) {
+            let header = FrameHeader { kind: FrameKind::of(code), length, flags, stream };
+            prop_assert_eq!(FrameHeader::read(&header.bytes()), header);
         }
     }
 }

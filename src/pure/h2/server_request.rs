@@ -1,27 +1,15 @@
 //! An HTTP/1.1 request head, as servers get it, as the head of an HTTP/2 request (RFC 9113 8.3, RFC 8441).
 //!
 //! Host becomes `:authority`, names become lower case, and what concerns one connection alone stays behind; of TE only
-//! `trailers` goes on. An upgrade becomes an extended CONNECT. Bytes that may not stand in a URI are escaped. Cookies and
-//! credentials are marked so that HPACK never indexes them: the connection's table is shared by all clients. It refuses to
+//! `trailers` goes on. An upgrade becomes an extended CONNECT. Bytes that may not stand in a target are escaped. It refuses to
 //! judge the head, which comes from our own writer, and to know whether the server takes an extended CONNECT.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use http::header::{COOKIE, HeaderMap, HeaderName, HeaderValue, TE};
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Method, Request, Uri, Version, header};
-
 use crate::pure::h1::request::RequestHead;
+use crate::pure::h2::hpack::Encoder;
 use crate::pure::head::Known;
-
-/// A request for a server.
-#[derive(Debug)]
-pub struct ServerRequest {
-    /// Its head.
-    pub request: Request<()>,
-    /// The upgrade that an extended CONNECT asks for; `None` for an ordinary request.
-    pub tunnel: Option<Tunnel>,
-}
 
 /// An upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,88 +20,82 @@ pub struct Tunnel {
     pub key: Option<Vec<u8>>,
 }
 
-/// A head that can't be said in HTTP/2: a target of more than 65534 bytes, or one that is no HTTP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the request can't be said in HTTP/2")]
-pub struct Unmappable;
-
-/// The request of `head`, which was parsed from `bytes`; `is_tls` says how the server is reached.
-///
-/// # Errors
-/// [`Unmappable`].
-pub fn server_request(head: &RequestHead, bytes: &[u8], is_tls: bool) -> Result<ServerRequest, Unmappable> {
-    let mut fields = HeaderMap::with_capacity(head.fields.len());
-    let mut key = None;
-    for field in &head.fields {
-        let (name, value) = (field.name.of(bytes), field.value.of(bytes));
-        if field.hop_by_hop || field.known == Known::Host {
-            continue;
+impl Tunnel {
+    /// The upgrade that `head` asks for, which was parsed from `bytes`; `None`: it asks for none.
+    pub fn of(head: &RequestHead, bytes: &[u8]) -> Option<Self> {
+        let token = head.upgrade.of(bytes);
+        if token.is_empty() {
+            return None;
         }
-        if !head.upgrade.is_empty() && name.eq_ignore_ascii_case(b"sec-websocket-key") {
-            key = Some(value.to_vec());
-            continue;
-        }
-        let name = HeaderName::from_bytes(name).map_err(|_| Unmappable)?;
-        let mut value = HeaderValue::from_bytes(value).map_err(|_| Unmappable)?;
-        value.set_sensitive(matches!(name, COOKIE | header::AUTHORIZATION | header::PROXY_AUTHORIZATION));
-        fields.try_append(name, value).map_err(|_| Unmappable)?;
-    }
-    if head.takes_trailers {
-        fields.try_append(TE, HeaderValue::from_static("trailers")).map_err(|_| Unmappable)?;
-    }
-    let tunnel = match head.upgrade.of(bytes) {
-        [] => None,
         // Its registered name; what compares it need not fold the case (RFC 8441 4).
-        token if token.eq_ignore_ascii_case(b"websocket") => Some(Tunnel { protocol: "websocket".to_owned(), key }),
-        token => Some(Tunnel { protocol: str::from_utf8(token).map_err(|_| Unmappable)?.to_owned(), key }),
-    };
-    let mut request = Request::new(());
-    *request.method_mut() = match tunnel {
-        Some(_) => Method::CONNECT,
-        None => Method::from_bytes(head.method.of(bytes)).map_err(|_| Unmappable)?,
-    };
-    let uri = uri(head, bytes, is_tls)?;
-    // Without an authority the target is that of an HTTP/1.1 request: what writes the frames knows it by the version.
-    *request.version_mut() = if uri.authority().is_some() { Version::HTTP_2 } else { Version::HTTP_11 };
-    *request.uri_mut() = uri;
-    *request.headers_mut() = fields;
-    Ok(ServerRequest { request, tunnel })
+        let is_websocket = token.eq_ignore_ascii_case(b"websocket");
+        let protocol = if is_websocket { "websocket".to_owned() } else { String::from_utf8_lossy(token).into_owned() };
+        let key = head.fields.iter().find(|field| is_websocket_key(field.name.of(bytes)));
+        Some(Self { protocol, key: key.map(|field| field.value.of(bytes).to_vec()) })
+    }
 }
 
-fn uri(head: &RequestHead, bytes: &[u8], is_tls: bool) -> Result<Uri, Unmappable> {
-    let target = match head.path_and_query.of(bytes) {
-        // An absolute target without a path; for OPTIONS `*` is meant (RFC 9113 8.3.1).
-        [] if head.method.of(bytes) == b"OPTIONS" => b"*",
-        [] => b"/",
-        target => target,
-    };
-    let path = match PathAndQuery::try_from(target) {
-        Ok(path) if path.as_str().len() == target.len() && matches!(target, [b'/' | b'*', ..]) => path,
-        Ok(_) | Err(_) => PathAndQuery::try_from(escaped(target)).map_err(|_| Unmappable)?,
-    };
-    let mut parts = http::uri::Parts::default();
-    parts.path_and_query = Some(path);
+/// Appends the head of the request of `head`, which was parsed from `bytes`; `is_tls` says how the server is reached.
+pub fn push_server_request(
+    encoder: &mut Encoder,
+    out: &mut Vec<u8>,
+    (head, bytes): (&RequestHead, &[u8]),
+    tunnel: Option<&Tunnel>,
+    is_tls: bool,
+) {
+    let method = if tunnel.is_some() { b"CONNECT" } else { head.method.of(bytes) };
+    encoder.push(out, b":method", method);
+    encoder.push(out, b":scheme", if is_tls { b"https" } else { b"http" });
     let authority = head.authority.of(bytes);
     if !authority.is_empty() {
-        parts.authority = Some(Authority::try_from(authority).map_err(|_| Unmappable)?);
-        parts.scheme = Some(if is_tls { Scheme::HTTPS } else { Scheme::HTTP });
+        encoder.push(out, b":authority", authority);
     }
-    Uri::from_parts(parts).map_err(|_| Unmappable)
-}
-
-/// The target with every byte escaped that may not stand in one (RFC 3986 3.3, 3.4).
-fn escaped(target: &[u8]) -> String {
-    let mut text = String::with_capacity(target.len() + 16);
-    if target.first() == Some(&b'?') {
-        text.push('/');
+    encoder.push(out, b":path", &target_of(head, bytes));
+    if let Some(tunnel) = tunnel {
+        encoder.push(out, b":protocol", tunnel.protocol.as_bytes());
     }
-    for byte in target {
-        match byte {
-            b'!' | b'$'..=b';' | b'=' | b'?'..=b'Z' | b'_' | b'a'..=b'z' | b'~' => text.push(char::from(*byte)),
-            _ => _ = write!(text, "%{byte:02X}"),
+    for field in &head.fields {
+        let name = field.name.of(bytes);
+        let stays_behind =
+            field.hop_by_hop || field.known == Known::Host || (tunnel.is_some() && is_websocket_key(name));
+        if !stays_behind {
+            encoder.push(out, name, field.value.of(bytes));
         }
     }
-    text
+    if head.takes_trailers {
+        encoder.push(out, b"te", b"trailers");
+    }
+}
+
+fn is_websocket_key(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"sec-websocket-key")
+}
+
+fn target_of<'b>(head: &RequestHead, bytes: &'b [u8]) -> Cow<'b, [u8]> {
+    match head.path_and_query.of(bytes) {
+        // An absolute target without a path; for OPTIONS `*` is meant (RFC 9113 8.3.1).
+        [] if head.method.of(bytes) == b"OPTIONS" => Cow::Borrowed(b"*"),
+        [] => Cow::Borrowed(b"/"),
+        target @ [b'?', ..] => Cow::Owned([b"/", &*escaped(target)].concat()),
+        target => escaped(target),
+    }
+}
+
+/// The target with every byte escaped that may not stand in one, nor does in practice (RFC 3986 3.3, 3.4).
+fn escaped(target: &[u8]) -> Cow<'_, [u8]> {
+    let is_odd = |byte: &u8| matches!(byte, 0..=b' ' | b'"' | b'#' | b'<' | b'>' | 0x7F..);
+    if !target.iter().any(is_odd) {
+        return Cow::Borrowed(target);
+    }
+    let mut text = String::with_capacity(target.len() + 16);
+    for byte in target {
+        if is_odd(byte) {
+            let _ = write!(text, "%{byte:02X}");
+        } else {
+            text.push(char::from(*byte));
+        }
+    }
+    Cow::Owned(text.into_bytes())
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use h2::Reason;
-
 use crate::base::h2_reset::H2Reset;
+use crate::pure::h2::field_rules::Malformed;
+use crate::pure::h2::multiplexer::StreamEnd;
 
 /// The end of a stream that is not the answer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,24 +31,6 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What an error of a stream means.
-    pub fn of(error: &h2::Error) -> Self {
-        match error.reason() {
-            Some(Reason::REFUSED_STREAM) if error.is_reset() && error.is_remote() => Self::Unprocessed,
-            // A GOAWAY ends those streams alone that the server has not looked at: the others go on.
-            Some(_) if error.is_go_away() && error.is_remote() => Self::Unprocessed,
-            Some(reason) if error.is_remote() => Self::Reset(H2Reset(reason.into())),
-            Some(_) if error.is_library() => Self::Malformed,
-            Some(_) | None => Self::Broken,
-        }
-    }
-
-    /// What an error means that came before anything of the request was sent.
-    pub fn of_unsent(error: &h2::Error) -> Self {
-        // What else there is speaks against the request itself.
-        if error.is_io() || error.is_go_away() { Self::Unprocessed } else { Self::Unmappable }
-    }
-
     /// The fault that an error carries, if it does.
     pub fn in_error(error: &io::Error) -> Option<Self> {
         H2Reset::of(error).map(Self::Reset).or_else(|| error.get_ref()?.downcast_ref().copied())
@@ -61,5 +43,22 @@ impl From<Fault> for io::Error {
             Fault::Reset(reset) => reset.into(),
             fault => Self::other(fault),
         }
+    }
+}
+
+impl From<StreamEnd> for Fault {
+    fn from(end: StreamEnd) -> Self {
+        match end {
+            StreamEnd::Reset(reset) => Self::Reset(reset),
+            StreamEnd::Refused => Self::Unprocessed,
+            StreamEnd::Malformed => Self::Malformed,
+            StreamEnd::Lost => Self::Broken,
+        }
+    }
+}
+
+impl From<Malformed> for Fault {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
     }
 }

@@ -6,12 +6,13 @@ use std::task::{Context, Poll, ready};
 
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::{HeadLimits, Parsed, RequestHead, parse_request_head};
-use crate::pure::h2::server_request::{ServerRequest, server_request};
+use crate::pure::h2::server_request::{Tunnel, push_server_request};
 use crate::pure::websocket;
 use crate::request::buffers::Buffer;
 use crate::request::h2_server::answer::{Answer, Expected};
 use crate::request::h2_server::upload::Upload;
 use crate::request::h2_server::{Fault, Place};
+use crate::transport::h2::Handle;
 
 /// What is written of a head at once, beyond which it is looked at: the most that is copied of a body that comes with it.
 const PIECE: usize = 16 * 1024;
@@ -25,6 +26,8 @@ pub struct H2ServerStream {
     answer: Answer,
     fault: Option<Fault>,
     is_tls: bool,
+    /// The stream, once it is open.
+    handle: Option<Handle>,
     // Behind what uses the connection: it is free only when they have let go.
     place: Place,
 }
@@ -43,7 +46,7 @@ impl H2ServerStream {
     /// A stream that takes that place, on a connection with TLS or without.
     pub fn new(place: Place, is_tls: bool) -> Self {
         let request = Request::Head { bytes: Vec::new(), head: Box::default() };
-        Self { request, answer: Answer::default(), fault: None, is_tls, place }
+        Self { request, answer: Answer::default(), fault: None, is_tls, handle: None, place }
     }
 
     /// Writes what it can of the slices.
@@ -67,7 +70,10 @@ impl H2ServerStream {
                 }
                 Poll::Ready(Ok(taken))
             }
-            Request::Sent(upload) => upload.poll_write(context, slices),
+            Request::Sent(upload) => match &self.handle {
+                Some(handle) => upload.poll_write(context, handle, slices),
+                None => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            },
             Request::Over => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
         }
     }
@@ -81,33 +87,26 @@ impl H2ServerStream {
             Err(_) => return Err(Fault::Unmappable),
         }
         let link = self.place.link();
-        let ServerRequest { mut request, tunnel } =
-            server_request(head, bytes, self.is_tls).map_err(|_| Fault::Unmappable)?;
-        let is_to_head = request.method() == http::Method::HEAD;
-        let length = match tunnel {
-            Some(_) => BodyLength::UntilClose,
-            None => head.body,
-        };
-        let expected = match tunnel {
-            None => Expected::Answer { is_to_head },
-            Some(tunnel) if link.takes_extended_connect() => {
-                request.extensions_mut().insert(h2::ext::Protocol::from(tunnel.protocol.as_str()));
-                let is_websocket = tunnel.protocol.eq_ignore_ascii_case("websocket");
-                let accept = tunnel.key.filter(|_| is_websocket).map(|key| websocket::accept_value(&key));
-                Expected::Switch { protocol: tunnel.protocol, accept }
+        let tunnel = Tunnel::of(head, bytes);
+        if tunnel.is_some() && !link.takes_extended_connect() {
+            return Err(Fault::NoExtendedConnect);
+        }
+        let length = if tunnel.is_some() { BodyLength::UntilClose } else { head.body };
+        let handle = link.open_stream()?;
+        handle.send_head(length == BodyLength::None, |encoder, out| {
+            push_server_request(encoder, out, (head, bytes), tunnel.as_ref(), self.is_tls);
+        })?;
+        self.answer.begin(match tunnel {
+            None => Expected::Answer { is_to_head: head.method.of(bytes) == b"HEAD" },
+            Some(Tunnel { protocol, key }) => {
+                let key = key.filter(|_| protocol == "websocket");
+                Expected::Switch { protocol, accept: key.map(|key| websocket::accept_value(&key)) }
             }
-            Some(_) => return Err(Fault::NoExtendedConnect),
-        };
-        let (answer, body) =
-            link.send(request, length == BodyLength::None).map_err(|error| Fault::of_unsent(&error))?;
-        self.answer.begin(answer, expected);
-        let rest = match &mut self.request {
-            Request::Head { bytes, head } => bytes.split_off(head.length),
-            Request::Sent(_) | Request::Over => Vec::new(),
-        };
-        let mut upload = Upload::new(body, length);
+        });
+        let mut upload = Upload::new(length);
         // What does not go now stays with it.
-        let _ = upload.take(context, rest);
+        let _ = upload.begin(context, &handle, bytes.get(head.length..).unwrap_or_default());
+        self.handle = Some(handle);
         self.request = Request::Sent(upload);
         Ok(())
     }
@@ -118,7 +117,10 @@ impl H2ServerStream {
     /// Where the stream takes nothing more.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.request {
-            Request::Sent(upload) => upload.poll_drain(context),
+            Request::Sent(upload) => match &self.handle {
+                Some(handle) => upload.poll_drain(context, handle),
+                None => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            },
             Request::Head { .. } => Poll::Ready(Ok(())),
             Request::Over => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
         }
@@ -143,8 +145,9 @@ impl H2ServerStream {
         if let Some(fault) = self.fault {
             return Poll::Ready(Err(fault.into()));
         }
-        let count = self.answer.poll_read(context, buffer.room()).map_err(io::Error::from);
-        let count = ready!(count)?;
+        // The exchange writes before it reads.
+        let Some(handle) = &self.handle else { return Poll::Pending };
+        let count = ready!(self.answer.poll_read(context, handle, buffer.room())).map_err(io::Error::from)?;
         buffer.filled(count);
         Poll::Ready(Ok(count))
     }
@@ -154,6 +157,10 @@ impl H2ServerStream {
     /// # Errors
     /// None: they are read.
     pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.fault.is_some() { Poll::Ready(Ok(())) } else { self.answer.poll_readable(context).map(Ok) }
+        match &self.handle {
+            _ if self.fault.is_some() => Poll::Ready(Ok(())),
+            Some(handle) => self.answer.poll_readable(context, handle).map(Ok),
+            None => Poll::Pending,
+        }
     }
 }

@@ -10,10 +10,10 @@ use crate::pure::h2::trailers::push_chunked_end;
 
 const LIMITS: HeadLimits = HeadLimits { bytes: 1 << 20, fields: 1000 };
 
-fn map(fields: &[(&str, &[u8])]) -> HeaderMap {
-    let mut map = HeaderMap::new();
+fn map(fields: &[(&str, &[u8])]) -> FieldBlock {
+    let mut map = FieldBlock::default();
     for (name, value) in fields {
-        map.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_bytes(value).unwrap());
+        map.push(name.as_bytes(), value);
     }
     map
 }
@@ -72,27 +72,26 @@ proptest! {
         let fields: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
         let fields = map(&fields);
         let mut out = b"before".to_vec();
-        let status = StatusCode::from_u16(status).unwrap();
+        let has_length = fields.fields().any(|(name, _)| name == b"content-length");
         let Ok(body) = push_head(&mut out, status, &fields, Circumstances { is_to_head, is_ended }) else {
-            let lengths: Vec<_> = fields.get_all(CONTENT_LENGTH).iter().map(HeaderValue::as_bytes).collect();
-            prop_assert!(status.as_u16() < 200 || !lengths.is_empty());
+            prop_assert!(status < 200 || has_length);
             return Ok(());
         };
         let (head, list) = read(&out[6..], is_to_head);
-        prop_assert_eq!(head.status, status.as_u16());
+        prop_assert_eq!(head.status, status);
         prop_assert!(head.keep_alive && head.upgrade.is_empty());
         let expected: Vec<_> = fields
-            .iter()
+            .fields()
             .filter(|(name, _)| stays(name))
-            .map(|(name, value)| (name.as_str().to_owned(), trimmed(value.as_bytes())))
+            .map(|(name, value)| (String::from_utf8(name.to_vec()).unwrap(), trimmed(value)))
             .collect();
         let said: Vec<_> = list.into_iter().filter(|(name, _)| name != "content-length" && name != "Transfer-Encoding").collect();
         prop_assert_eq!(said, expected);
         match body {
             AnswerBody::Chunked => prop_assert_eq!(head.body, BodyLength::Chunked),
-            AnswerBody::Length => prop_assert!(matches!(head.body, BodyLength::Length(_) | BodyLength::None)),
+            AnswerBody::Length(length) => prop_assert_eq!(head.body, if length == 0 { BodyLength::None } else { BodyLength::Length(length) }),
             // A length that the stream has not brought is waited for in vain, and never taken for an end.
-            AnswerBody::None => prop_assert!(head.body == BodyLength::None || is_ended && fields.contains_key(CONTENT_LENGTH)),
+            AnswerBody::None => prop_assert!(head.body == BodyLength::None || is_ended && has_length),
         }
     }
 
@@ -104,12 +103,12 @@ proptest! {
         let fields: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
         let fields = map(&fields);
         let mut out = Vec::new();
-        let is_interim = push_interim(&mut out, StatusCode::from_u16(status).unwrap(), &fields).is_ok();
+        let is_interim = push_interim(&mut out, status, &fields).is_ok();
         prop_assert_eq!(is_interim, status < 200 && status != 101);
         if is_interim {
             let (head, list) = read(&out, false);
             prop_assert_eq!((head.status, head.body), (status, BodyLength::None));
-            prop_assert_eq!(list.len(), fields.iter().filter(|(name, _)| stays(name)).count());
+            prop_assert_eq!(list.len(), fields.fields().filter(|(name, _)| stays(name)).count());
         }
     }
 
@@ -123,13 +122,12 @@ proptest! {
         let decoded = decoder.decode(&mut out).unwrap();
         prop_assert!(decoded.is_complete && decoded.consumed == out.len() && decoded.data.is_empty());
         let lines = decoder.trailers().split(|byte| *byte == b'\n').count() - 1;
-        prop_assert_eq!(lines, fields.len());
+        prop_assert_eq!(lines, fields.count());
     }
 }
 
 fn body_of(status: u16, fields: &[(&str, &[u8])], is_to_head: bool, is_ended: bool) -> Option<(AnswerBody, String)> {
     let mut out = Vec::new();
-    let status = StatusCode::from_u16(status).unwrap();
     let body = push_head(&mut out, status, &map(fields), Circumstances { is_to_head, is_ended }).ok()?;
     let (_, list) = read(&out, is_to_head);
     let framing = list.into_iter().filter(|(name, _)| ["content-length", "Transfer-Encoding"].contains(&name.as_str()));
@@ -144,7 +142,7 @@ fn bodies_are_framed_by_what_is_known_of_them() {
         (200, &[][..], false, false, (AnswerBody::Chunked, "chunked")),
         (200, &[], false, true, (AnswerBody::None, "0")),
         (200, &[], true, true, (AnswerBody::None, "")),
-        (200, five, false, false, (AnswerBody::Length, "5")),
+        (200, five, false, false, (AnswerBody::Length(5), "5")),
         (200, five, true, true, (AnswerBody::None, "5")),
         (200, announced, false, false, (AnswerBody::Chunked, "chunked")),
         (304, five, false, true, (AnswerBody::None, "5")),
@@ -160,7 +158,7 @@ fn bodies_are_framed_by_what_is_known_of_them() {
     }
     assert_eq!(body_of(200, &[("content-length", b"1"), ("content-length", b"2")], false, false), None);
     let same = body_of(200, &[("content-length", b"1"), ("content-length", b"1")], false, false);
-    assert_eq!(same, Some((AnswerBody::Length, "1".to_owned())));
+    assert_eq!(same, Some((AnswerBody::Length(1), "1".to_owned())));
 }
 
 #[test]
@@ -179,4 +177,24 @@ fn a_switch_answers_the_key_and_names_the_protocol() {
         ("Sec-WebSocket-Accept", b"s3pP"),
     ];
     assert_eq!(names, expected);
+}
+
+#[test]
+fn a_head_has_one_status_first_and_nothing_but_fields_behind_it() {
+    let status = |fields: &[(&str, &[u8])]| status_of(&map(fields));
+    assert_eq!(status(&[(":status", b"204"), ("x-a", b"b")]), Ok(204));
+    let odd: [&[(&str, &[u8])]; 9] = [
+        &[],
+        &[("x-a", b"b"), (":status", b"200")],
+        &[(":status", b"20")],
+        &[(":status", b"2000")],
+        &[(":status", b"020")],
+        &[(":status", b"2x0")],
+        &[(":status", b"200"), (":status", b"200")],
+        &[(":status", b"200"), ("X", b"y")],
+        &[(":status", b"200"), ("x", b"y\r\nz: 1")],
+    ];
+    for fields in odd {
+        assert_eq!(status(fields), Err(Malformed), "{fields:?}");
+    }
 }

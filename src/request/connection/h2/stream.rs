@@ -10,22 +10,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
-use h2::server::SendResponse;
-use h2::{Reason, RecvStream, SendStream};
-
 use crate::base::h2_reset::H2Reset;
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::{HeadLimits, Parsed, RequestHeadError};
 use crate::pure::h1::response::{ResponseHead, parse_response_head};
-use crate::pure::h2::answer::answer_head;
+use crate::pure::h2::answer::push_answer;
+use crate::pure::h2::multiplexer::Arrival;
 use crate::pure::h2::trailers::push_chunked_end;
 use crate::pure::identity::ClientIdentity;
 use crate::pure::persistence::SessionIdentity;
 use crate::request::buffers::Buffer;
-use crate::request::connection::h2::watch::Malformed;
-use crate::request::h2_body::{Inbound, io_error, poll_room, send_end};
+use crate::request::h2_body::{Inbound, io_error, send_end};
 use crate::request::worker::ConnectionTicket;
+use crate::transport::h2::Handle;
 use crate::transport::tls::ClientCertificates;
 
 /// The most of a body that is handed over at once.
@@ -39,22 +36,21 @@ const ANSWER_HEAD: HeadLimits = HeadLimits { bytes: usize::MAX, fields: usize::M
 pub(super) enum Inlet {
     /// In chunks.
     Chunked,
-    /// As it is: its length is known, and so many bytes of it are still to come. The last ones are held back until the
-    /// client has ended the stream: with them the message is whole for a server, and until then it may turn out malformed.
-    Plain(u64),
+    /// As it is: its length is known.
+    Plain,
     /// As it is, to the end of the stream, which is the end of a tunnel's direction.
     Tunnel,
     /// It is over; what may still come is a reset.
     Over,
 }
 
-/// The way of the answer.
-#[derive(Debug)]
+/// How far the answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outlet {
     /// Its head is still to come.
-    Head(SendResponse<Bytes>),
+    Head,
     /// Its body, of which so many bytes are to come, where that is known.
-    Body(SendStream<Bytes>, Option<u64>),
+    Body(Option<u64>),
     /// It is whole.
     Over,
 }
@@ -81,15 +77,15 @@ pub struct Carrier {
 /// A request and its answer.
 #[derive(Debug)]
 pub struct H2Stream {
+    handle: Handle,
     /// Why the head is refused, which then is not given.
     refusal: Option<RequestHeadError>,
     /// What is to be given.
     inbound: Inbound,
-    /// Whether what there is to be given is held back.
+    /// Whether the head is held back: it says that there is no data, with it the message is whole for a server, and until the
+    /// client has ended the stream it may turn out malformed.
     is_held: bool,
     inlet: Inlet,
-    body: RecvStream,
-    malformed: Rc<Malformed>,
     failed: Option<io::Error>,
     outlet: Outlet,
     answer: ResponseHead,
@@ -100,34 +96,33 @@ pub struct H2Stream {
 
 /// A request that has come.
 pub(super) struct Incoming {
+    /// Its stream.
+    pub(super) handle: Handle,
     /// Its head in HTTP/1.1, or why there is none.
     pub(super) head: Result<Vec<u8>, RequestHeadError>,
+    /// Whether that is not to be given before the stream has ended.
+    pub(super) is_held: bool,
     /// How its body is to be told.
     pub(super) inlet: Inlet,
-    /// Its body.
-    pub(super) body: RecvStream,
-    /// Where the answer goes.
-    pub(super) respond: SendResponse<Bytes>,
     /// Whether it is a HEAD.
     pub(super) is_head_request: bool,
 }
 
 impl H2Stream {
-    pub(super) fn new(incoming: Incoming, carrier: Carrier, malformed: Rc<Malformed>) -> Self {
-        let Incoming { head, inlet, body, respond, is_head_request } = incoming;
+    pub(super) fn new(incoming: Incoming, carrier: Carrier) -> Self {
+        let Incoming { handle, head, is_held, inlet, is_head_request } = incoming;
         let (head, refusal) = match head {
             Ok(head) => (head, None),
             Err(refusal) => (Vec::new(), Some(refusal)),
         };
         Self {
+            handle,
             refusal,
             inbound: Inbound::starting_with(head),
-            is_held: inlet == Inlet::Plain(0) && refusal.is_none(),
+            is_held: is_held && refusal.is_none(),
             inlet,
-            body,
-            malformed,
             failed: None,
-            outlet: Outlet::Head(respond),
+            outlet: Outlet::Head,
             answer: ResponseHead::default(),
             is_head_request,
             reset: None,
@@ -160,16 +155,6 @@ impl H2Stream {
         self.reset = Some(reset);
     }
 
-    /// Cuts it off where it is not over, visibly.
-    fn cut(&mut self) {
-        let reason = self.reset.map_or(Reason::INTERNAL_ERROR, |reset| reset.0.into());
-        match &mut self.outlet {
-            Outlet::Head(respond) => respond.send_reset(reason),
-            Outlet::Body(stream, _) => stream.send_reset(reason),
-            Outlet::Over => {}
-        }
-    }
-
     /// Reads into the buffer's room.
     pub fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         let mut filled = 0;
@@ -177,10 +162,7 @@ impl H2Stream {
             if self.has_more() {
                 let room = buffer.room();
                 let most = room.capacity() - room.len();
-                let count = self.inbound.give(room, most, |data| {
-                    // It fails only where the stream has ended meanwhile: then there is nobody to give room to.
-                    let _ = self.body.flow_control().release_capacity(data);
-                });
+                let count = self.inbound.give(room, most, |out, most| self.handle.take_data(out, most));
                 buffer.filled(count);
                 filled += count;
             }
@@ -220,63 +202,48 @@ impl H2Stream {
         if let Some(error) = self.failed.take() {
             return Poll::Ready(Err(error));
         }
-        while self.inlet != Inlet::Over {
-            let Some(data) = ready!(self.body.poll_data(context)) else { return self.poll_body_end(context) };
-            let data = data.map_err(io_error)?;
-            if data.is_empty() {
-                continue;
-            }
-            if self.is_held {
-                // More than its head said, which the crate refuses.
-                return Poll::Ready(Err(H2Reset(Reason::PROTOCOL_ERROR.into()).into()));
-            }
-            if let Inlet::Plain(left) = &mut self.inlet {
-                *left = left.saturating_sub(data.len() as u64);
-                self.is_held = *left == 0;
-            }
-            self.inbound.put(data, self.inlet == Inlet::Chunked);
-            if !self.is_held {
-                return Poll::Ready(Ok(true));
-            }
+        if self.inlet == Inlet::Over {
+            return self.poll_reset(context).map(Err);
         }
-        self.poll_reset(context).map(Err)
+        match ready!(self.handle.poll_arrival(context)).map_err(io_error)? {
+            Arrival::Data(count) => {
+                self.inbound.put(count, self.inlet == Inlet::Chunked);
+                Poll::Ready(Ok(true))
+            }
+            Arrival::End => self.poll_body_end(context),
+            // The head has been taken, and a second one ends the stream.
+            Arrival::Head | Arrival::Nothing => Poll::Pending,
+        }
     }
 
     fn poll_body_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        if self.malformed.has(self.body.stream_id().as_u32()) {
-            let reset = H2Reset(Reason::PROTOCOL_ERROR.into());
-            self.reset = Some(reset);
-            return Poll::Ready(Err(reset.into()));
+        match self.inlet {
+            Inlet::Tunnel => return Poll::Ready(Ok(false)),
+            Inlet::Chunked => {
+                push_chunked_end(self.inbound.stage(), self.handle.take_trailers().as_ref());
+                self.inlet = Inlet::Over;
+            }
+            Inlet::Plain | Inlet::Over => {
+                self.inlet = Inlet::Over;
+                if !std::mem::take(&mut self.is_held) {
+                    return self.poll_reset(context).map(Err);
+                }
+            }
         }
-        if self.inlet == Inlet::Tunnel {
-            return Poll::Ready(Ok(false));
-        }
-        let trailers = ready!(self.body.poll_trailers(context)).map_err(io_error)?;
-        let is_chunked = self.inlet == Inlet::Chunked;
-        self.inlet = Inlet::Over;
-        if !is_chunked {
-            let is_held = std::mem::take(&mut self.is_held);
-            return if is_held { Poll::Ready(Ok(true)) } else { self.poll_reset(context).map(Err) };
-        }
-        push_chunked_end(self.inbound.stage(), trailers.as_ref());
         Poll::Ready(Ok(true))
     }
 
     /// Waits for the client to give the stream up.
     fn poll_reset(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
-        let polled = match &mut self.outlet {
-            Outlet::Head(respond) => respond.poll_reset(context),
-            Outlet::Body(stream, _) => stream.poll_reset(context),
-            Outlet::Over => return Poll::Pending,
-        };
-        polled.map(|reset| reset.map_or_else(io_error, |reason| H2Reset(reason.into()).into()))
+        if self.outlet == Outlet::Over { Poll::Pending } else { self.handle.poll_end(context).map(io_error) }
     }
 
     /// Writes an answer's head, whole, and what there is room for of what follows it.
     pub fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let mut used = 0;
-        if matches!(self.outlet, Outlet::Head(_)) {
+        if self.outlet == Outlet::Head {
             let Some(first) = slices.first() else { return Poll::Ready(Ok(0)) };
+            ready!(self.handle.poll_room_for_head(context));
             used = self.write_heads(first)?;
             // The interim ones, or a head with nothing behind it.
             if used == slices.iter().map(|slice| slice.len()).sum::<usize>() {
@@ -292,27 +259,25 @@ impl H2Stream {
 
     /// Sends the heads that the bytes begin with, up to the final one.
     fn write_heads(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let malformed = || io::Error::from(io::ErrorKind::InvalidData);
         let mut used = 0;
-        while let Outlet::Head(respond) = &mut self.outlet {
+        while self.outlet == Outlet::Head {
             let Some(rest) = bytes.get(used..).filter(|rest| !rest.is_empty()) else { break };
             let head = &mut self.answer;
             match parse_response_head(rest, ANSWER_HEAD, self.is_head_request, head) {
                 Ok(Parsed::Complete) => {}
-                Ok(Parsed::Partial) | Err(_) => return Err(malformed()),
+                Ok(Parsed::Partial) | Err(_) => return Err(io::ErrorKind::InvalidData.into()),
             }
             used += head.length;
-            let answer = answer_head(head, rest).ok_or_else(malformed)?;
-            if head.status < 200 && head.status != 101 {
-                respond.send_informational(answer).map_err(io_error)?;
+            let is_interim = head.status < 200 && head.status != 101;
+            let is_whole = !is_interim && head.body == BodyLength::None && head.status != 101;
+            self.handle.send_head(is_whole, |encoder, out| push_answer(encoder, out, head, rest)).map_err(io_error)?;
+            if is_interim {
                 continue;
             }
-            let is_whole = head.body == BodyLength::None && head.status != 101;
-            let stream = respond.send_response(answer, is_whole).map_err(io_error)?;
             self.outlet = match head.body {
                 _ if is_whole => Outlet::Over,
-                BodyLength::Length(length) => Outlet::Body(stream, Some(length)),
-                BodyLength::None | BodyLength::Chunked | BodyLength::UntilClose => Outlet::Body(stream, None),
+                BodyLength::Length(length) => Outlet::Body(Some(length)),
+                BodyLength::None | BodyLength::Chunked | BodyLength::UntilClose => Outlet::Body(None),
             };
         }
         Ok(used)
@@ -325,24 +290,22 @@ impl H2Stream {
         slices: &[IoSlice<'_>],
         mut skip: usize,
     ) -> Poll<io::Result<usize>> {
-        let Outlet::Body(stream, left) = &mut self.outlet else {
+        let Outlet::Body(left) = &mut self.outlet else {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         };
         let total = slices.iter().map(|slice| slice.len()).sum::<usize>() - skip;
-        let wanted = total.min(PIECE_MAX);
-        let count = ready!(poll_room(stream, context, wanted))?;
-        let mut piece = Vec::with_capacity(count);
-        for slice in slices {
-            let rest = slice.get(skip.min(slice.len())..).unwrap_or_default();
-            skip = skip.saturating_sub(slice.len());
-            piece.extend_from_slice(rest.get(..rest.len().min(count - piece.len())).unwrap_or_default());
-        }
+        let count = ready!(self.handle.poll_room(context, total.min(PIECE_MAX))).map_err(io_error)?;
         let mut is_last = false;
         if let Some(left) = left {
             *left = left.saturating_sub(count as u64);
             is_last = *left == 0;
         }
-        stream.send_data(piece.into(), is_last).map_err(io_error)?;
+        let pieces = slices.iter().map(|slice| {
+            let rest = slice.get(skip.min(slice.len())..).unwrap_or_default();
+            skip = skip.saturating_sub(slice.len());
+            rest
+        });
+        self.handle.send_data(pieces, count, is_last).map_err(io_error)?;
         if is_last {
             self.outlet = Outlet::Over;
         }
@@ -351,9 +314,10 @@ impl H2Stream {
 
     /// Ends the answer, whose end its head did not say, with trailers as field lines.
     pub fn end(&mut self, trailers: &[u8]) -> io::Result<()> {
-        let Outlet::Body(stream, _) = &mut self.outlet else { return Ok(()) };
-        send_end(stream, trailers)?;
-        self.outlet = Outlet::Over;
+        if let Outlet::Body(_) = self.outlet {
+            send_end(&self.handle, trailers)?;
+            self.outlet = Outlet::Over;
+        }
         Ok(())
     }
 }
@@ -361,7 +325,8 @@ impl H2Stream {
 impl Drop for H2Stream {
     fn drop(&mut self) {
         // What was left without an end, as by a panic, must not look like one.
-        self.cut();
-        self.malformed.forget(self.body.stream_id().as_u32());
+        if self.outlet != Outlet::Over {
+            self.handle.reset(self.reset.unwrap_or(H2Reset::INTERNAL_ERROR));
+        }
     }
 }
