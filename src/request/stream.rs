@@ -469,52 +469,35 @@ pub async fn dial_server(
     }
 }
 
-/// So that HTTP/2 can be spoken over it.
-impl Below for ClientStream {
-    fn poll_fill(&mut self, context: &mut Context<'_>, memory: &mut Vec<u8>) -> Poll<io::Result<usize>> {
-        match self {
-            Self::Plain(stream) => socket::poll_read_behind(stream, context, memory, false),
-            Self::Unix(stream) => socket::poll_read_behind(stream, context, memory, false),
-            Self::Tls(stream) => poll_read_buf(Pin::new(stream.as_mut()), context, memory),
-            Self::H2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+/// So that HTTP/2 can be spoken over them.
+macro_rules! impl_below {
+    ($($stream:ty),*) => {$(
+        impl Below for $stream {
+            fn poll_fill(&mut self, context: &mut Context<'_>, memory: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+                match self {
+                    Self::Plain(stream) => socket::poll_read_behind(stream, context, memory, false),
+                    Self::Unix(stream) => socket::poll_read_behind(stream, context, memory, false),
+                    Self::Tls(stream) => poll_read_buf(Pin::new(stream.as_mut()), context, memory),
+                    Self::H2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+                }
+            }
+
+            fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+                Stream::poll_write(self, context, &[IoSlice::new(bytes)])
+            }
+
+            fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Stream::poll_flush(self, context)
+            }
+
+            fn has_arrived(&self) -> bool {
+                self.socket().is_some_and(|socket| has_arrived(&socket))
+            }
         }
-    }
-
-    fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Stream::poll_write(self, context, &[IoSlice::new(bytes)])
-    }
-
-    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Stream::poll_flush(self, context)
-    }
-
-    fn has_arrived(&self) -> bool {
-        self.socket().is_some_and(|socket| has_arrived(&socket))
-    }
+    )*};
 }
 
-impl Below for ServerStream {
-    fn poll_fill(&mut self, context: &mut Context<'_>, memory: &mut Vec<u8>) -> Poll<io::Result<usize>> {
-        match self {
-            Self::Plain(stream) => socket::poll_read_behind(stream, context, memory, false),
-            Self::Unix(stream) => socket::poll_read_behind(stream, context, memory, false),
-            Self::Tls(stream) => poll_read_buf(Pin::new(stream.as_mut()), context, memory),
-            Self::H2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
-        }
-    }
-
-    fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Stream::poll_write(self, context, &[IoSlice::new(bytes)])
-    }
-
-    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Stream::poll_flush(self, context)
-    }
-
-    fn has_arrived(&self) -> bool {
-        self.socket().is_some_and(|socket| has_arrived(&socket))
-    }
-}
+impl_below!(ClientStream, ServerStream);
 
 /// Whether the system holds something, or the end, that was not read.
 fn has_arrived(socket: &SockRef<'_>) -> bool {

@@ -9,6 +9,7 @@ mod link;
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::ops::Deref;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -108,17 +109,21 @@ impl Shared {
     /// Wakes those whose streams have something to look at.
     fn tell(&self) {
         let mut news = self.news.take();
-        self.multiplexer.borrow_mut().swap_news(&mut news);
-        for News { key, reads, writes } in news.drain(..) {
-            let mut waiting = self.waiting.borrow_mut();
-            let Some(waiting) = waiting.get_mut(key.index()) else { continue };
-            let wakers = (waiting.reads.take_if(|_| reads), waiting.writes.take_if(|_| writes));
-            match wakers {
+        self.multiplexer.borrow_mut().take_news(&mut news);
+        for news in news.drain(..) {
+            match self.waiting_for(news) {
                 (Some(one), Some(other)) if one.will_wake(&other) => one.wake(),
                 (one, other) => one.into_iter().chain(other).for_each(Waker::wake),
             }
         }
         self.news.replace(news);
+    }
+
+    /// Those who wait for that, who wait no more.
+    fn waiting_for(&self, News { key, reads, writes }: News) -> (Option<Waker>, Option<Waker>) {
+        let mut waiting = self.waiting.borrow_mut();
+        let Some(waiting) = waiting.get_mut(key.index()) else { return (None, None) };
+        (waiting.reads.take_if(|_| reads), waiting.writes.take_if(|_| writes))
     }
 
     fn wait(&self, key: StreamKey, context: &Context<'_>, slot: impl FnOnce(&mut Waiting) -> &mut Option<Waker>) {
@@ -141,6 +146,7 @@ impl Shared {
         if self.multiplexer.borrow().is_idle() {
             // An idle connection holds nothing.
             *waiting = Vec::new();
+            self.news.take();
         }
         drop(waiting);
         drop(gone);
@@ -150,8 +156,26 @@ impl Shared {
 /// What moves a connection's bytes.
 #[derive(Debug)]
 pub struct Driver<B> {
-    shared: Rc<Shared>,
+    shared: Owned,
     below: B,
+}
+
+/// The driver's hold on its connection, which is lost with it.
+#[derive(Debug)]
+struct Owned(Rc<Shared>);
+
+impl Deref for Owned {
+    type Target = Rc<Shared>;
+
+    fn deref(&self) -> &Rc<Shared> {
+        &self.0
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.0.by_driver(Multiplexer::lose);
+    }
 }
 
 impl<B: Below> Driver<B> {
@@ -167,7 +191,7 @@ impl<B: Below> Driver<B> {
             heard: Cell::new(now),
             blocked_since: Cell::new(None),
         };
-        Self { shared: Rc::new(shared), below }
+        Self { shared: Owned(Rc::new(shared)), below }
     }
 
     /// Looks at the multiplexer, or gives it an order.
@@ -188,7 +212,6 @@ impl<B: Below> Driver<B> {
 
     /// What is below it, which is nobody else's any more.
     pub fn into_below(self) -> B {
-        self.shared.with(Multiplexer::lose);
         self.below
     }
 
@@ -198,15 +221,21 @@ impl<B: Below> Driver<B> {
         for _ in 0..READS_MAX {
             self.shared.by_driver(Multiplexer::end_if_faulty);
             if self.poll_send(context).is_err() {
+                // What the other side has said before it went is still looked at.
+                for _ in 0..READS_MAX {
+                    if !matches!(self.poll_receive(context), Poll::Ready(Ok(1..))) {
+                        break;
+                    }
+                }
                 return self.break_off();
             }
             let multiplexer = self.shared.multiplexer.borrow();
             let (is_over, reads) = (multiplexer.is_over(), multiplexer.fault().is_none() && !multiplexer.is_clogged());
             drop(multiplexer);
-            if is_over {
+            if is_over && self.shared.blocked_since.get().is_none() {
                 return Poll::Ready(());
             }
-            if !reads {
+            if is_over || !reads {
                 return Poll::Pending;
             }
             match self.poll_receive(context) {

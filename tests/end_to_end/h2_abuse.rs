@@ -309,6 +309,30 @@ fn rapid_reset(client: &mut FrameClient) -> Option<u32> {
     client.goaway()
 }
 
+/// Requests that are begun and then broken, so that we reset them, as fast as can be; others are served meanwhile.
+#[test]
+fn resets_that_a_client_provokes_end_its_connection_like_those_it_sends() {
+    let origin = Origin::new("one");
+    let proxy = Proxy::start(&h2c(&origin, ""));
+    let head = block(&request("POST", "/broken", &[]));
+    let mut client = one(&proxy);
+    let mut told = None;
+    for stream in (0..3_000).map(|place| 2 * place + 1) {
+        let window = frame(kind::WINDOW_UPDATE, 0, stream, &[0; 4]);
+        if client.client.try_send([frame(kind::HEADERS, END_HEADERS, stream, &head), window].concat()).is_err() {
+            told = Some(client.goaway());
+            break;
+        }
+        if stream % 199 == 0 {
+            assert_served(&proxy, &mut one(&proxy), 1);
+        }
+    }
+    let told = told.unwrap_or_else(|| client.goaway());
+    assert!(matches!(told, None | Some(code::ENHANCE_YOUR_CALM)), "{told:?}");
+    assert_served(&proxy, &mut one(&proxy), 1);
+    assert_eq!(complete(&origin), Vec::<String>::new());
+}
+
 /// A field that is sent once and named four thousand times.
 #[test]
 fn a_head_that_grows_by_decompression_is_refused_before_it_has_grown() {

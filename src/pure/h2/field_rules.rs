@@ -9,7 +9,12 @@ pub struct Malformed;
 
 /// Whether it may be the name of a field that is no pseudo-header field: a token without upper case.
 pub(super) fn is_name(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|byte| is_token_byte(*byte) && !byte.is_ascii_uppercase())
+    !name.is_empty() && name.iter().all(|byte| *byte == b'-' || byte.is_ascii_lowercase() || is_rare(*byte))
+}
+
+/// Bytes that may stand in a name and seldom do.
+fn is_rare(byte: u8) -> bool {
+    is_token_byte(byte) && !byte.is_ascii_uppercase()
 }
 
 /// Whether it may be a value.

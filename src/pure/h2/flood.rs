@@ -40,12 +40,31 @@ impl FloodGuard {
             FrameKind::Ping | FrameKind::Settings | FrameKind::Priority | FrameKind::Unknown => FRAME_COST,
             FrameKind::Data if frame.length == 0 && !frame.ends_stream() => FRAME_COST,
             FrameKind::Continuation => FRAME_COST,
-            FrameKind::Headers => {
-                self.credit = (self.credit + REQUEST_CREDIT).min(CREDIT_MAX);
-                return true;
-            }
-            FrameKind::Data | FrameKind::PushPromise | FrameKind::GoAway | FrameKind::WindowUpdate => return true,
+            FrameKind::Data
+            | FrameKind::Headers
+            | FrameKind::PushPromise
+            | FrameKind::GoAway
+            | FrameKind::WindowUpdate => return true,
         };
+        self.pay(cost, now)
+    }
+
+    /// Takes note of a request that is begun.
+    pub fn note_request(&mut self) {
+        self.credit = (self.credit + REQUEST_CREDIT).min(CREDIT_MAX);
+    }
+
+    /// Takes note of a stream that its client has made us reset. False: the account is overdrawn.
+    pub fn note_reset(&mut self, now: Timestamp) -> bool {
+        self.pay(RESET_COST, now)
+    }
+
+    /// Takes note of a head that has been read and begins nothing. False: the account is overdrawn.
+    pub fn note_in_vain(&mut self, now: Timestamp) -> bool {
+        self.pay(FRAME_COST, now)
+    }
+
+    fn pay(&mut self, cost: u32, now: Timestamp) -> bool {
         self.refill(now);
         match self.credit.checked_sub(cost) {
             Some(left) => {
@@ -84,6 +103,9 @@ mod tests {
         let mut guard = FloodGuard::new(now);
         let mut is_borne = |kind: &FrameKind| {
             now = now + pause;
+            if *kind == FrameKind::Headers {
+                guard.note_request();
+            }
             guard.note(frame(*kind), now)
         };
         kinds.iter().cycle().take(100_000).take_while(|kind| is_borne(kind)).count()

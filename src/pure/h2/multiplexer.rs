@@ -3,7 +3,7 @@
 //!
 //! Memory is bounded: what a stream's other side may send before it is read by its window, what all may send by the
 //! connection's, what is to be sent by [`OUT_MAX`] beside the heads and answers to frames, for which nothing more should be
-//! read while [`Multiplexer::is_clogged`]. It refuses to know what streams carry, to wait and to wake: [`Multiplexer::swap_news`]
+//! read while [`Multiplexer::is_clogged`]. It refuses to know what streams carry, to wait and to wake: [`Multiplexer::take_news`]
 //! says which streams have something to look at.
 
 mod intake;
@@ -126,6 +126,8 @@ pub struct Multiplexer {
     order: OrderGuard,
     /// The newest stream whose head has come whole.
     newest_head: u32,
+    /// How large the last head was.
+    usual_head: usize,
     flood: FloodGuard,
     streams: StreamTable,
     /// Streams that a client has opened and nobody has looked at.
@@ -137,6 +139,8 @@ pub struct Multiplexer {
     /// How much the other side may still send, and what has been read of it without its having been told.
     receive_window: u32,
     receive_owed: u32,
+    /// When what comes is taken in.
+    now: Timestamp,
     out: Vec<u8>,
     /// How much of it is sent.
     sent: usize,
@@ -146,7 +150,7 @@ pub struct Multiplexer {
     turns: usize,
     /// Streams that wait for room for a head.
     head_line: Vec<StreamKey>,
-    news: Vec<News>,
+    news: Vec<StreamKey>,
     fault: Option<Fault>,
     ending: Ending,
     /// The last stream that the other side will look at, where it has said so.
@@ -171,6 +175,7 @@ impl Multiplexer {
             encoder: Encoder::default(),
             order: OrderGuard::default(),
             newest_head: 0,
+            usual_head: intake::USUAL_HEAD.end,
             flood: FloodGuard::new(now),
             streams: StreamTable::default(),
             opened: VecDeque::new(),
@@ -178,6 +183,7 @@ impl Multiplexer {
             send_window: i64::from(WINDOW),
             receive_window: own.connection_window,
             receive_owed: 0,
+            now,
             out: Vec::new(),
             sent: 0,
             line: VecDeque::new(),
@@ -246,9 +252,7 @@ impl Multiplexer {
     /// The next stream that a client has opened; it is held by who asks.
     pub fn next_opened(&mut self) -> Option<StreamKey> {
         while let Some(key) = self.opened.pop_front() {
-            let Some(stream) = self.streams.get_mut(key) else { continue };
-            stream.is_held = true;
-            if stream.end.is_none() {
+            if self.end_of(key).is_none() {
                 return Some(key);
             }
             // Given up before anybody has looked at it.
@@ -257,7 +261,7 @@ impl Multiplexer {
         None
     }
 
-    /// Opens a stream to a server; it is held by who asks.
+    /// Opens a stream to a server; it is held by who asks. The server hears of it with its head.
     ///
     /// # Errors
     /// [`StreamEnd::Refused`] where the connection takes none any more.
@@ -265,9 +269,7 @@ impl Multiplexer {
         if self.is_spent() || self.own.role != Role::Client {
             return Err(StreamEnd::Refused);
         }
-        self.newest_own = if self.newest_own == 0 { 1 } else { self.newest_own + 2 };
-        let mut stream = Stream::new(self.newest_own, self.peer.stream_window, self.own.stream_window);
-        stream.is_held = true;
+        let stream = Stream::new(self.peer.stream_window, self.own.stream_window);
         Ok(self.streams.insert(stream))
     }
 
@@ -282,6 +284,22 @@ impl Multiplexer {
         self.discard(key);
         self.leave_line(key);
         self.streams.remove(key);
+        if self.data.key == Some(key) {
+            // What is still to come of its frame is nobody's, and not that of who gets its key next.
+            self.data.key = None;
+        }
+        if self.is_idle() {
+            self.shrink();
+        }
+    }
+
+    /// An idle connection holds nothing.
+    fn shrink(&mut self) {
+        if !self.has_output() {
+            self.out = Vec::new();
+        }
+        (self.line, self.opened) = (VecDeque::new(), VecDeque::new());
+        (self.head_line, self.news) = (Vec::new(), Vec::new());
     }
 
     /// Resets a stream that has not ended.
@@ -292,7 +310,7 @@ impl Multiplexer {
         }
         let id = stream.id;
         // What was opened without a head is unknown to the other side.
-        if stream.has_begun {
+        if id > 0 {
             push_frame(&mut self.out, FrameKind::RstStream, 0, id, &code.0.to_be_bytes());
         }
         self.end_stream(key, StreamEnd::Reset(code));
@@ -357,15 +375,21 @@ impl Multiplexer {
     }
 
     fn tell(&mut self, key: StreamKey, reads: bool, writes: bool) {
-        match self.news.last_mut() {
-            Some(last) if last.key == key => (last.reads, last.writes) = (last.reads | reads, last.writes | writes),
-            _ => self.news.push(News { key, reads, writes }),
+        let Some(stream) = self.streams.get_mut(key) else { return };
+        let (read_before, wrote_before) = stream.news;
+        stream.news = (read_before | reads, wrote_before | writes);
+        if !read_before && !wrote_before {
+            self.news.push(key);
         }
     }
 
-    /// Which streams have something to look at, in the order it came. `news` is empty, and its memory is used from now on.
-    pub fn swap_news(&mut self, news: &mut Vec<News>) {
-        std::mem::swap(&mut self.news, news);
+    /// Puts which streams have something to look at behind those in `news`, in the order it came.
+    pub fn take_news(&mut self, news: &mut Vec<News>) {
+        for key in self.news.drain(..) {
+            let Some(stream) = self.streams.get_mut(key) else { continue };
+            let (reads, writes) = std::mem::take(&mut stream.news);
+            news.push(News { key, reads, writes });
+        }
     }
 
     /// Whether a stream has something to look at.

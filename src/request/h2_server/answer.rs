@@ -11,6 +11,9 @@ use crate::request::h2_body::Inbound;
 use crate::request::h2_server::Fault;
 use crate::transport::h2::Handle;
 
+/// What a head is larger in HTTP/1.1 by than its fields are, at most: the start line and the framing.
+const MORE: usize = 128;
+
 /// What the request asked for.
 #[derive(Debug)]
 pub enum Expected {
@@ -147,6 +150,7 @@ impl Answer {
 
     fn take_head(&mut self, fields: &FieldBlock, is_ended: bool) -> Result<(), Fault> {
         let status = status_of(fields)?;
+        self.inbound.stage().reserve(fields.size() + MORE);
         if status < 200 {
             return Ok(push_interim(self.inbound.stage(), status, fields)?);
         }

@@ -1,6 +1,7 @@
 //! One request's stream to a server, as a connection of HTTP/1.1: the exchange writes the request's bytes and reads the
 //! answer's. Dropping it gives the place back and, where it had not ended, cancels the stream.
 
+use std::borrow::Cow;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
@@ -19,6 +20,9 @@ const PIECE: usize = 16 * 1024;
 /// A head comes from our own writer, and has been judged against the limits before it was written.
 const HEAD: HeadLimits = HeadLimits { bytes: usize::MAX, fields: usize::MAX };
 
+/// Fields that most heads have no more of.
+const USUAL_FIELDS: usize = 16;
+
 /// A request's stream.
 #[derive(Debug)]
 pub struct H2ServerStream {
@@ -26,7 +30,7 @@ pub struct H2ServerStream {
     answer: Answer,
     fault: Option<Fault>,
     is_tls: bool,
-    /// The stream, once it is open.
+    /// The stream, from the first byte of the head on.
     handle: Option<Handle>,
     // Behind what uses the connection: it is free only when they have let go.
     place: Place,
@@ -35,7 +39,7 @@ pub struct H2ServerStream {
 #[derive(Debug)]
 enum Request {
     /// So much of its head has come.
-    Head { bytes: Vec<u8>, head: Box<RequestHead> },
+    Head { kept: Vec<u8>, head: Box<RequestHead> },
     /// Its body is on its way, or over.
     Sent(Upload),
     /// Nothing more is taken.
@@ -45,7 +49,9 @@ enum Request {
 impl H2ServerStream {
     /// A stream that takes that place, on a connection with TLS or without.
     pub fn new(place: Place, is_tls: bool) -> Self {
-        let request = Request::Head { bytes: Vec::new(), head: Box::default() };
+        let mut head = Box::<RequestHead>::default();
+        head.fields.reserve(USUAL_FIELDS);
+        let request = Request::Head { kept: Vec::new(), head };
         Self { request, answer: Answer::default(), fault: None, is_tls, handle: None, place }
     }
 
@@ -55,18 +61,28 @@ impl H2ServerStream {
     /// Where the stream takes nothing more; [`Self::poll_fill`] says why.
     pub fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match &mut self.request {
-            Request::Head { bytes, .. } => {
-                let before = bytes.len();
-                for slice in slices {
-                    let taken = bytes.len() - before;
-                    let room = PIECE - taken;
-                    bytes.extend_from_slice(slice.get(..room).unwrap_or(slice));
-                }
-                let taken = bytes.len() - before;
-                if let Err(fault) = self.try_send(context) {
-                    self.fault = Some(fault);
-                    self.request = Request::Over;
-                    return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            Request::Head { kept, .. } => {
+                let handle = match &self.handle {
+                    Some(handle) => handle,
+                    None => match self.place.link().open_stream() {
+                        Ok(handle) => self.handle.insert(handle),
+                        Err(end) => return Poll::Ready(Err(self.give_up(end.into()))),
+                    },
+                };
+                ready!(handle.poll_room_for_head(context));
+                let mut bytes: Cow<'_, [u8]> = Cow::Owned(std::mem::take(kept));
+                let taken = match slices {
+                    // Most heads come whole, and need not be kept.
+                    [only] if bytes.is_empty() && only.len() <= PIECE => {
+                        bytes = Cow::Borrowed(&**only);
+                        only.len()
+                    }
+                    _ => take_pieces(bytes.to_mut(), slices),
+                };
+                match (self.try_send(context, &bytes), &mut self.request) {
+                    (Ok(false), Request::Head { kept, .. }) => *kept = bytes.into_owned(),
+                    (Ok(_), _) => {}
+                    (Err(fault), _) => return Poll::Ready(Err(self.give_up(fault))),
                 }
                 Poll::Ready(Ok(taken))
             }
@@ -78,11 +94,18 @@ impl H2ServerStream {
         }
     }
 
-    /// Opens the stream, where the head has come whole.
-    fn try_send(&mut self, context: &mut Context<'_>) -> Result<(), Fault> {
-        let Request::Head { bytes, head } = &mut self.request else { return Ok(()) };
+    /// Nothing more is taken.
+    fn give_up(&mut self, fault: Fault) -> io::Error {
+        self.fault = Some(fault);
+        self.request = Request::Over;
+        io::ErrorKind::BrokenPipe.into()
+    }
+
+    /// Sends the head, where it has come whole. False: it has not.
+    fn try_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Result<bool, Fault> {
+        let Request::Head { head, .. } = &mut self.request else { return Ok(true) };
         match parse_request_head(bytes, HEAD, head) {
-            Ok(Parsed::Partial) => return Ok(()),
+            Ok(Parsed::Partial) => return Ok(false),
             Ok(Parsed::Complete) => {}
             Err(_) => return Err(Fault::Unmappable),
         }
@@ -92,7 +115,7 @@ impl H2ServerStream {
             return Err(Fault::NoExtendedConnect);
         }
         let length = if tunnel.is_some() { BodyLength::UntilClose } else { head.body };
-        let handle = link.open_stream()?;
+        let Some(handle) = &self.handle else { return Err(Fault::Broken) };
         handle.send_head(length == BodyLength::None, |encoder, out| {
             push_server_request(encoder, out, (head, bytes), tunnel.as_ref(), self.is_tls);
         })?;
@@ -105,10 +128,9 @@ impl H2ServerStream {
         });
         let mut upload = Upload::new(length);
         // What does not go now stays with it.
-        let _ = upload.begin(context, &handle, bytes.get(head.length..).unwrap_or_default());
-        self.handle = Some(handle);
+        let _ = upload.begin(context, handle, bytes.get(head.length..).unwrap_or_default());
         self.request = Request::Sent(upload);
-        Ok(())
+        Ok(true)
     }
 
     /// Sends what is kept back.
@@ -163,4 +185,14 @@ impl H2ServerStream {
             None => Poll::Pending,
         }
     }
+}
+
+/// Puts the slices, up to [`PIECE`], behind those of `bytes`, and says how much that was.
+fn take_pieces(bytes: &mut Vec<u8>, slices: &[IoSlice<'_>]) -> usize {
+    let before = bytes.len();
+    for slice in slices {
+        let room = PIECE - (bytes.len() - before);
+        bytes.extend_from_slice(slice.get(..room).unwrap_or(slice));
+    }
+    bytes.len() - before
 }

@@ -144,9 +144,9 @@ impl Link {
             Poll::Pending => Poll::Pending,
         })
         .await?;
-        let shared = Rc::clone(&driver.shared);
+        let shared = Rc::clone(&*driver.shared);
         let (hold, released) = oneshot::channel();
-        let over = Over { shared: Rc::clone(&shared), ended: Some(ended) };
+        let over = Over { ended: Some(ended) };
         tokio::task::spawn_local(drive(driver, released, over));
         Ok(Self {
             shared,
@@ -221,13 +221,11 @@ impl Link {
 
 /// Tells the end of a connection, also where its task is aborted.
 struct Over<F: FnOnce()> {
-    shared: Rc<Shared>,
     ended: Option<F>,
 }
 
 impl<F: FnOnce()> Drop for Over<F> {
     fn drop(&mut self) {
-        self.shared.with(|multiplexer| multiplexer.lose());
         if let Some(ended) = self.ended.take() {
             ended();
         }
@@ -247,5 +245,7 @@ async fn drive(mut driver: Driver<Socket>, mut released: oneshot::Receiver<()>, 
         // A server that takes nothing could keep it for ever.
         let _ = tokio::time::timeout(FAREWELL, poll_fn(|context| driver.poll(context))).await;
     }
+    // It is over before anybody is told.
+    drop(driver);
     drop(over);
 }

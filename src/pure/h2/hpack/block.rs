@@ -40,6 +40,11 @@ impl FieldBlock {
         self.count
     }
 
+    /// Bytes in use, of which [`Self::with_capacity`] makes room for so many.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.count == 0

@@ -1,5 +1,7 @@
 //! What comes: frames are judged, and taken in (RFC 9113 6).
 
+use std::ops::Range;
+
 use super::stream::{Stream, StreamEnd};
 use super::{Ending, FAREWELL, MAX, Multiplexer, OpenBlock, PENDING_RESETS, Role, StreamKey};
 use crate::base::h2_reset::H2Reset;
@@ -8,14 +10,14 @@ use crate::pure::h2::frames::{ACK, Fault, FrameHeader, FrameKind, Piece, push_fr
 use crate::pure::h2::hpack::FieldBlock;
 use crate::pure::h2::trailers;
 
-/// Interim heads that are kept for who has not taken them.
-const INTERIM_MAX: usize = 32;
+/// How much room there is at first for a head.
+pub(super) const USUAL_HEAD: Range<usize> = 128..2048;
 
 /// The DATA frame that is coming.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Data {
     /// Whose it is, unless nobody wants it.
-    key: Option<StreamKey>,
+    pub(super) key: Option<StreamKey>,
     is_padding_due: bool,
     /// Bytes of data that are still to come; behind them is padding.
     left: u32,
@@ -24,11 +26,12 @@ pub(super) struct Data {
 impl Multiplexer {
     /// Takes in bytes, which lie behind those of the last call.
     pub fn receive(&mut self, mut bytes: &[u8], now: Timestamp) {
+        self.now = now;
         while self.fault.is_none()
             && let Some(piece) = self.reader.next(&mut bytes)
         {
             let taken = match piece {
-                Piece::Header(frame) => self.begin_frame(frame, now),
+                Piece::Header(frame) => self.begin_frame(frame),
                 Piece::Payload(payload) => self.take_payload(payload),
                 Piece::End => self.end_frame(),
                 Piece::WrongPreface => Err(Fault::Protocol),
@@ -41,13 +44,13 @@ impl Multiplexer {
         self.open_head = is_head_open.then(|| self.open_head.unwrap_or(now));
     }
 
-    fn begin_frame(&mut self, frame: FrameHeader, now: Timestamp) -> Result<(), Fault> {
+    fn begin_frame(&mut self, frame: FrameHeader) -> Result<(), Fault> {
         self.frame = frame;
-        if frame.kind == FrameKind::Headers {
-            // A new head starts the clock anew; a part more of the same does not.
+        if self.open_block.is_none() {
+            // A new frame starts the clock anew; a part more of the same head does not.
             self.open_head = None;
         }
-        if self.own.role == Role::Server && !self.flood.note(frame, now) {
+        if self.own.role == Role::Server && !self.flood.note(frame, self.now) {
             return Err(Fault::Flood);
         }
         if !frame.has_possible_length() {
@@ -63,10 +66,9 @@ impl Multiplexer {
         }
         match self.own.role {
             Role::Server => self.order.note(frame)?,
-            Role::Client if frame.stream > self.newest_own && frame.kind != FrameKind::Priority => {
-                return Err(Fault::Protocol);
-            }
-            Role::Client => {}
+            Role::Client if frame.stream <= self.newest_own => {}
+            Role::Client if matches!(frame.kind, FrameKind::Priority | FrameKind::Unknown) => {}
+            Role::Client => return Err(Fault::Protocol),
         }
         if frame.kind == FrameKind::Data { self.begin_data(frame) } else { Ok(()) }
     }
@@ -81,6 +83,7 @@ impl Multiplexer {
             stream.receive_window = stream.receive_window.checked_sub(frame.length).ok_or(Fault::FlowControl)?;
         }
         self.data = Data { key, is_padding_due: frame.is_padded(), left: frame.length };
+        self.announce();
         Ok(())
     }
 
@@ -104,14 +107,10 @@ impl Multiplexer {
     fn end_frame(&mut self) -> Result<(), Fault> {
         match self.frame.kind {
             FrameKind::Data if self.data.is_padding_due => Err(Fault::Protocol),
-            FrameKind::Data => {
-                if self.frame.ends_stream()
-                    && let Some(key) = self.data.key
-                {
-                    self.end_receiving(key);
-                }
-                Ok(())
-            }
+            FrameKind::Data => match self.data.key {
+                Some(key) if self.frame.ends_stream() => self.end_receiving(key),
+                _ => Ok(()),
+            },
             FrameKind::Unknown | FrameKind::Priority => Ok(()),
             _ if self.frame.length == 0 => self.take_frame(&[]),
             _ => Ok(()),
@@ -134,25 +133,20 @@ impl Multiplexer {
         }
         let count = u32::try_from(data.len()).unwrap_or(0);
         self.data.left -= count;
-        match self.data.key.and_then(|key| self.streams.get_mut(key)) {
-            Some(stream) if stream.end.is_none() && stream.id == self.frame.stream => {
-                let is_too_much = stream.expected.is_some_and(|expected| expected - stream.received < u64::from(count));
-                if !is_too_much {
-                    stream.put(data);
-                }
-                if let Some(key) = self.data.key {
-                    if is_too_much {
-                        // None of it is taken in: with the bytes that are missing the message would look whole.
-                        self.free(count);
-                        self.break_stream(key);
-                    } else {
-                        self.tell(key, true, false);
-                    }
-                }
-            }
+        let wanted = self.data.key.and_then(|key| Some((key, self.streams.get_mut(key)?)));
+        let Some((key, stream)) = wanted.filter(|(_, stream)| stream.end.is_none()) else {
             // Nobody wants it any more.
-            _ => self.free(count),
+            self.free(count);
+            return Ok(());
+        };
+        let is_too_much = stream.expected.is_some_and(|expected| expected - stream.received < u64::from(count));
+        if is_too_much || !stream.has_head {
+            // None of it is taken in: with the bytes that are missing the message could look whole.
+            self.free(count);
+            return self.break_stream(key);
         }
+        stream.put(data);
+        self.tell(key, true, false);
         Ok(())
     }
 
@@ -229,8 +223,10 @@ impl Multiplexer {
 
     /// A head, or trailers, have come whole.
     fn take_block(&mut self, id: u32, ends_stream: bool, block: &[u8]) -> Result<(), Fault> {
-        let mut fields = FieldBlock::with_capacity(2 * block.len() + 64);
+        // As large as the last one, so that most need no more.
+        let mut fields = FieldBlock::with_capacity(self.usual_head);
         self.decoder.decode(block, self.own.list_max, &mut fields).map_err(|_| Fault::Compression)?;
+        self.usual_head = fields.size().clamp(USUAL_HEAD.start, USUAL_HEAD.end);
         match self.streams.find(id) {
             Some(key) => self.take_later_block(key, ends_stream, fields)?,
             None if self.own.role == Role::Server && id == self.order.newest() => {
@@ -247,27 +243,31 @@ impl Multiplexer {
         let is_new = std::mem::replace(&mut self.newest_head, id) < id;
         if !is_new || matches!(self.ending, Ending::Last | Ending::AtOnce) {
             // Of one that was given up; or its client was told that nobody would look at it.
-            return Ok(());
+            return self.note_in_vain();
         }
         let streams_max = self.own.streams_max as usize;
         if self.streams.open() >= streams_max {
             let code = H2Reset::REFUSED_STREAM.0.to_be_bytes();
             push_frame(&mut self.out, FrameKind::RstStream, 0, id, &code);
-            return Ok(());
+            return self.note_in_vain();
         }
         if self.streams.len() >= streams_max + PENDING_RESETS {
             return Err(Fault::Flood);
         }
-        let mut stream = Stream::new(id, self.peer.stream_window, self.own.stream_window);
-        (stream.has_begun, stream.has_head) = (true, true);
+        self.flood.note_request();
+        let mut stream = Stream::new(self.peer.stream_window, self.own.stream_window);
+        stream.has_head = true;
         stream.expected = content_length(&fields);
-        stream.heads.push_back(fields);
+        stream.head = Some(fields);
         let key = self.streams.insert(stream);
+        self.streams.begin(key, id);
         self.opened.push_back(key);
-        if ends_stream {
-            self.end_receiving(key);
-        }
-        Ok(())
+        if ends_stream { self.end_receiving(key) } else { Ok(()) }
+    }
+
+    /// A head has been read that begins nothing.
+    fn note_in_vain(&mut self) -> Result<(), Fault> {
+        if self.flood.note_in_vain(self.now) { Ok(()) } else { Err(Fault::Flood) }
     }
 
     /// A head behind the one that has opened the stream: a server's, or trailers.
@@ -282,28 +282,29 @@ impl Multiplexer {
             stream.trailers = Some(fields);
             ends_stream && are_fine
         } else if is_client && is_interim(&fields) {
-            stream.heads.push_back(fields);
-            !ends_stream && stream.heads.len() <= INTERIM_MAX
+            stream.interim_size += fields.size();
+            stream.interim.push_back(fields);
+            !ends_stream && stream.interim_size <= self.own.list_max
         } else {
-            stream.heads.push_back(fields);
+            stream.head = Some(fields);
             stream.has_head = true;
             true
         };
         if !is_fine {
-            self.break_stream(key);
-        } else if ends_stream {
-            self.end_receiving(key);
-        } else {
-            self.tell(key, true, false);
+            return self.break_stream(key);
         }
+        if ends_stream {
+            return self.end_receiving(key);
+        }
+        self.tell(key, true, false);
         Ok(())
     }
 
     /// The other side has ended its side of a stream.
-    fn end_receiving(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.get_mut(key) else { return };
+    fn end_receiving(&mut self, key: StreamKey) -> Result<(), Fault> {
+        let Some(stream) = self.streams.get_mut(key) else { return Ok(()) };
         if stream.end.is_some() || stream.is_received {
-            return;
+            return Ok(());
         }
         if stream.expected.is_some_and(|expected| stream.received != expected) {
             return self.break_stream(key);
@@ -313,14 +314,22 @@ impl Multiplexer {
             self.streams.close(key);
         }
         self.tell(key, true, false);
+        Ok(())
     }
 
     /// The other side has broken the rules of messages (RFC 9113 8.1.1).
-    fn break_stream(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.get(key) else { return };
-        let id = stream.id;
-        push_frame(&mut self.out, FrameKind::RstStream, 0, id, &H2Reset::PROTOCOL_ERROR.0.to_be_bytes());
+    fn break_stream(&mut self, key: StreamKey) -> Result<(), Fault> {
+        self.reset_for_fault(key, H2Reset::PROTOCOL_ERROR)
+    }
+
+    /// The other side makes us reset a stream. A client that has us begin requests only to break them off pays for it as if it had
+    /// reset them itself.
+    fn reset_for_fault(&mut self, key: StreamKey, code: H2Reset) -> Result<(), Fault> {
+        let id = self.id(key);
+        push_frame(&mut self.out, FrameKind::RstStream, 0, id, &code.0.to_be_bytes());
         self.end_stream(key, StreamEnd::Malformed);
+        let is_borne = self.own.role == Role::Client || self.flood.note_reset(self.now);
+        if is_borne { Ok(()) } else { Err(Fault::Flood) }
     }
 
     fn take_reset(&mut self, code: H2Reset) {
@@ -368,12 +377,12 @@ impl Multiplexer {
         let Some(stream) = self.streams.get_mut(key) else { return Ok(()) };
         stream.send_window += i64::from(more);
         if more == 0 {
-            self.break_stream(key);
-        } else if stream.send_window > i64::from(MAX) {
-            self.reset(key, H2Reset::FLOW_CONTROL_ERROR);
-        } else {
-            self.tell(key, false, true);
+            return self.break_stream(key);
         }
+        if stream.send_window > i64::from(MAX) {
+            return self.reset_for_fault(key, H2Reset::FLOW_CONTROL_ERROR);
+        }
+        self.tell(key, false, true);
         Ok(())
     }
 }
@@ -384,8 +393,12 @@ fn is_interim(fields: &FieldBlock) -> bool {
     matches!(first, Some((b":status", [b'1', _, _])))
 }
 
-/// The length that a head says; `None`: none, or none that can be read, which is for others to refuse.
+/// The length that a head says of its body; `None`: none, or none that can be read, which is for others to refuse, or what
+/// follows is a tunnel.
 fn content_length(fields: &FieldBlock) -> Option<u64> {
+    if fields.fields().any(|(name, _)| name == b":protocol") {
+        return None;
+    }
     let (_, value) = fields.fields().find(|(name, _)| *name == b"content-length")?;
     let is_number = value.iter().all(u8::is_ascii_digit);
     str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()

@@ -22,7 +22,8 @@ impl Multiplexer {
             return Err(end);
         }
         let of_stream = usize::try_from(stream.send_window).unwrap_or(0);
-        if of_stream == 0 {
+        if of_stream == 0 || wanted == 0 {
+            self.leave_line(key);
             return Ok(0);
         }
         let has_turn = std::mem::take(&mut stream.has_turn);
@@ -53,10 +54,12 @@ impl Multiplexer {
         if of_memory < PIECE_MIN { 0 } else { of_memory.min(usize::try_from(self.send_window).unwrap_or(0)) }
     }
 
-    /// A stream that has ended waits no more, and another gets its turn.
+    /// A stream has nothing to wait for there, and another gets its turn.
     pub(super) fn leave_line(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.get_mut(key) else { return };
-        stream.is_in_line = false;
+        if std::mem::take(&mut stream.is_in_line) {
+            self.line.retain(|other| *other != key);
+        }
         if std::mem::take(&mut stream.has_turn) {
             self.turns -= 1;
             self.serve_line();
@@ -75,9 +78,7 @@ impl Multiplexer {
             && let Some(key) = self.line.pop_front()
         {
             let Some(stream) = self.streams.get_mut(key) else { continue };
-            if !std::mem::take(&mut stream.is_in_line) {
-                continue;
-            }
+            stream.is_in_line = false;
             stream.has_turn = true;
             self.turns += 1;
             room = room.saturating_sub(PAYLOAD_MAX);

@@ -34,8 +34,8 @@ impl Multiplexer {
         if self.sent == self.out.len() {
             self.sent = 0;
             self.out.clear();
-            if self.streams.len() == 0 {
-                self.out = Vec::new();
+            if self.is_idle() {
+                self.shrink();
             } else if self.out.capacity() > SPARE {
                 self.out.shrink_to(SPARE);
             }
@@ -56,14 +56,17 @@ impl Multiplexer {
         self.streams.get(key).map_or(Err(StreamEnd::Lost), |stream| stream.arrival())
     }
 
-    /// Whether the other side has ended the stream, and nothing is left of it to be taken but its heads.
+    /// Whether the other side has ended the stream, and neither data nor trailers are left to be taken.
     pub fn is_received(&self, key: StreamKey) -> bool {
-        self.streams.get(key).is_none_or(|stream| stream.is_received && stream.data.len() == stream.taken)
+        self.streams
+            .get(key)
+            .is_none_or(|stream| stream.is_received && stream.data.len() == stream.taken && stream.trailers.is_none())
     }
 
     /// Takes the head that is next.
     pub fn take_head(&mut self, key: StreamKey) -> Option<FieldBlock> {
-        self.streams.get_mut(key)?.heads.pop_front()
+        let stream = self.streams.get_mut(key)?;
+        stream.interim.pop_front().or_else(|| stream.head.take())
     }
 
     /// Takes the trailers, where all else has been taken.
@@ -107,7 +110,14 @@ impl Multiplexer {
     /// The other side may send so much more on the connection.
     pub(super) fn free(&mut self, count: u32) {
         self.receive_owed += count;
-        if self.receive_owed >= self.own.connection_window / 2 && self.ending != Ending::AtOnce {
+        self.announce();
+    }
+
+    /// Tells the other side how much more it may send, where that is much, or as much as it still may: what some streams leave unread
+    /// must not keep from the others what they have read.
+    pub(super) fn announce(&mut self) {
+        let due = (self.own.connection_window / 2).min(self.receive_window);
+        if self.receive_owed > 0 && self.receive_owed >= due && self.ending != Ending::AtOnce {
             let owed = std::mem::take(&mut self.receive_owed);
             self.receive_window += owed;
             push_frame(&mut self.out, FrameKind::WindowUpdate, 0, 0, &owed.to_be_bytes());
@@ -124,7 +134,8 @@ impl Multiplexer {
         is_last: bool,
         write: impl FnOnce(&mut Encoder, &mut Vec<u8>),
     ) -> Result<(), StreamEnd> {
-        let id = self.sending(key)?;
+        self.sending(key)?;
+        let id = self.begin_stream(key)?;
         let start = self.out.len();
         self.out.extend_from_slice(&[0; HEADER]);
         self.encoder.begin(&mut self.out);
@@ -136,11 +147,21 @@ impl Multiplexer {
         } else {
             self.split_head(start, flags, id);
         }
-        if let Some(stream) = self.streams.get_mut(key) {
-            stream.has_begun = true;
-        }
         self.end_sending(key, is_last);
         Ok(())
+    }
+
+    /// The identity of a stream on which a head is sent. One of ours gets it with its first: identities have to come in order.
+    fn begin_stream(&mut self, key: StreamKey) -> Result<u32, StreamEnd> {
+        match self.id(key) {
+            0 if self.is_spent() => Err(StreamEnd::Refused),
+            0 => {
+                self.newest_own = if self.newest_own == 0 { 1 } else { self.newest_own + 2 };
+                self.streams.begin(key, self.newest_own);
+                Ok(self.newest_own)
+            }
+            id => Ok(id),
+        }
     }
 
     /// Writes a frame's header where there is room for it.

@@ -60,8 +60,17 @@ impl Multiplexer {
         }
         self.peer.have_come = true;
         let (settings, _) = payload.as_chunks::<6>();
+        let mut window = None;
         for [a, b, value @ ..] in settings {
-            self.take_setting(u16::from_be_bytes([*a, *b]), u32::from_be_bytes(*value))?;
+            match (u16::from_be_bytes([*a, *b]), u32::from_be_bytes(*value)) {
+                (INITIAL_WINDOW_SIZE, size) if size > MAX => return Err(Fault::FlowControl),
+                // Each changes the windows of all streams: the last one counts.
+                (INITIAL_WINDOW_SIZE, size) => window = Some(i64::from(size)),
+                (name, value) => self.take_setting(name, value)?,
+            }
+        }
+        if let Some(size) = window {
+            self.resize_windows(size)?;
         }
         push_frame(&mut self.out, FrameKind::Settings, ACK, 0, &[]);
         Ok(())
@@ -73,8 +82,6 @@ impl Multiplexer {
             // A server pushes where it is let, and we never let it.
             ENABLE_PUSH if value > 1 || (value == 1 && self.own.role == Role::Client) => return Err(Fault::Protocol),
             MAX_CONCURRENT_STREAMS => self.peer.streams_max = value,
-            INITIAL_WINDOW_SIZE if value > MAX => return Err(Fault::FlowControl),
-            INITIAL_WINDOW_SIZE => return self.resize_windows(i64::from(value)),
             // We never send more than everybody takes.
             MAX_FRAME_SIZE if value < PAYLOAD_MAX as u32 || value > FRAME_LIMIT => return Err(Fault::Protocol),
             ENABLE_CONNECT_PROTOCOL if value > 1 => return Err(Fault::Protocol),

@@ -37,19 +37,19 @@ pub enum Arrival {
 /// A stream.
 #[derive(Debug)]
 pub(super) struct Stream {
+    /// Its identity; 0: no head of it has gone.
     pub(super) id: u32,
-    /// Whether somebody holds it.
-    pub(super) is_held: bool,
-    /// Whether a head of it has come or gone.
-    pub(super) has_begun: bool,
     /// Whether we have ended our side.
     pub(super) is_sent: bool,
     /// Whether the other side has ended its own.
     pub(super) is_received: bool,
     pub(super) end: Option<StreamEnd>,
     /// Interim heads, and behind them the head, which are still to be taken.
-    pub(super) heads: VecDeque<FieldBlock>,
-    /// Whether the head has come that is no interim one.
+    pub(super) interim: VecDeque<FieldBlock>,
+    /// Bytes of all interim heads that have come.
+    pub(super) interim_size: usize,
+    pub(super) head: Option<FieldBlock>,
+    /// Whether that has come.
     pub(super) has_head: bool,
     pub(super) data: Vec<u8>,
     /// How much of `data` was taken.
@@ -67,18 +67,20 @@ pub(super) struct Stream {
     pub(super) is_in_line: bool,
     /// Whether it is its turn there.
     pub(super) has_turn: bool,
+    /// Whether its holder is to look at what comes, and at the room there is.
+    pub(super) news: (bool, bool),
 }
 
 impl Stream {
-    pub(super) fn new(id: u32, send_window: i64, receive_window: u32) -> Self {
+    pub(super) fn new(send_window: i64, receive_window: u32) -> Self {
         Self {
-            id,
-            is_held: false,
-            has_begun: false,
+            id: 0,
             is_sent: false,
             is_received: false,
             end: None,
-            heads: VecDeque::new(),
+            interim: VecDeque::new(),
+            interim_size: 0,
+            head: None,
             has_head: false,
             data: Vec::new(),
             taken: 0,
@@ -90,6 +92,7 @@ impl Stream {
             receive_owed: 0,
             is_in_line: false,
             has_turn: false,
+            news: (false, false),
         }
     }
 
@@ -107,7 +110,7 @@ impl Stream {
 
     /// What is next.
     pub(super) fn arrival(&self) -> Result<Arrival, StreamEnd> {
-        if !self.heads.is_empty() {
+        if self.head.is_some() || !self.interim.is_empty() {
             return Ok(Arrival::Head);
         }
         match (self.readable(), self.end) {
@@ -120,10 +123,7 @@ impl Stream {
 
     /// Takes data in.
     pub(super) fn put(&mut self, data: &[u8]) {
-        if self.taken == self.data.len() {
-            self.data.clear();
-            self.taken = 0;
-        } else if self.taken > TAKEN_MAX {
+        if self.taken > TAKEN_MAX {
             self.data.drain(..self.taken);
             self.taken = 0;
         }
@@ -137,6 +137,11 @@ impl Stream {
         let data = self.data.get(self.taken..self.taken + count).unwrap_or_default();
         out.extend_from_slice(data);
         self.taken += count;
+        if self.taken == self.data.len() {
+            self.taken = 0;
+            self.data.clear();
+            self.data.shrink_to(TAKEN_MAX);
+        }
         count
     }
 }

@@ -18,12 +18,17 @@ pub(super) struct StreamTable {
 }
 
 impl StreamTable {
-    /// Takes in a stream, which is newer than all others.
+    /// Takes in a stream, which has no identity yet.
     pub(super) fn insert(&mut self, stream: Stream) -> StreamKey {
-        let id = stream.id;
-        let key = StreamKey(self.streams.insert(stream));
-        self.open.push_back((id, key));
-        key
+        StreamKey(self.streams.insert(stream))
+    }
+
+    /// Gives a stream its identity, which is newer than all others.
+    pub(super) fn begin(&mut self, key: StreamKey, id: u32) {
+        if let Some(stream) = self.streams.get_mut(key.0) {
+            stream.id = id;
+            self.open.push_back((id, key));
+        }
     }
 
     pub(super) fn get(&self, key: StreamKey) -> Option<&Stream> {
@@ -46,9 +51,6 @@ impl StreamTable {
             && let Some(place) = self.place(stream.id)
         {
             self.open.remove(place);
-        }
-        if self.open.is_empty() && self.streams.is_empty() {
-            self.open = VecDeque::new();
         }
     }
 
@@ -73,9 +75,9 @@ impl StreamTable {
         self.streams.len()
     }
 
-    /// The keys of the open streams, the oldest first.
+    /// The keys of all streams.
     pub(super) fn keys(&self) -> Vec<StreamKey> {
-        self.open.iter().map(|(_, key)| *key).collect()
+        self.streams.iter().map(|(key, _)| StreamKey(key)).collect()
     }
 
     fn place(&self, id: u32) -> Option<usize> {

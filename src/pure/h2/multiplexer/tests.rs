@@ -172,6 +172,7 @@ proptest! {
         frames in proptest::collection::vec((0_u8..11, any::<u8>(), 0_u32..9, proptest::collection::vec(any::<u8>(), 0..40)), 0..60),
         is_server: bool,
         size in 1_usize..200,
+        lets_go in 1_usize..5,
     ) {
         let mut multiplexer = if is_server { server() } else { Multiplexer::new(CLIENT, NOW) };
         let keys: Vec<_> = (0..3).filter_map(|_| multiplexer.open().ok()).collect();
@@ -185,10 +186,18 @@ proptest! {
             bytes.extend(payload);
         }
         let mut opened = Vec::new();
-        for piece in bytes.chunks(size) {
+        for (number, piece) in bytes.chunks(size).enumerate() {
             multiplexer.receive(piece, NOW);
             opened.extend(std::iter::from_fn(|| multiplexer.next_opened()));
+            if !opened.is_empty() && number % lets_go == 0 {
+                multiplexer.release(opened.remove(number % opened.len()));
+            }
+            if opened.len() < 9 {
+                opened.extend(multiplexer.open().ok());
+            }
             prop_assert!(multiplexer.streams.len() <= SERVER.streams_max as usize + PENDING_RESETS);
+            prop_assert!(multiplexer.news.len() <= 64, "{} news", multiplexer.news.len());
+            multiplexer.take_news(&mut Vec::new());
         }
         multiplexer.end_if_faulty();
         keys.into_iter().chain(opened).for_each(|key| multiplexer.release(key));
@@ -253,7 +262,7 @@ fn a_turn_that_is_not_taken_goes_on_to_the_next() {
     server.receive(&frame(FrameKind::WindowUpdate, 0, 0, &10_u32.to_be_bytes()), NOW);
     server.release(first);
     let mut news = Vec::new();
-    server.swap_news(&mut news);
+    server.take_news(&mut news);
     assert!(news.iter().any(|news| news.key == second && news.writes));
     assert_eq!(server.room(second, 10), Ok(10));
 }
@@ -475,6 +484,184 @@ fn a_head_waits_while_much_lies_ready_that_nobody_takes() {
     assert!(!server.has_room_for_head(second));
     server.advance(30_000);
     let mut news = Vec::new();
-    server.swap_news(&mut news);
+    server.take_news(&mut news);
     assert!(news.iter().any(|news| news.key == second && news.writes) && server.has_room_for_head(second));
+}
+
+/// A client on a server that has said its settings, and a stream on it whose request has gone.
+fn asking(settings: OwnSettings) -> (Multiplexer, StreamKey) {
+    let mut client = Multiplexer::new(settings, NOW);
+    client.receive(&frame(FrameKind::Settings, 0, 0, &[]), NOW);
+    let key = ask(&mut client);
+    (client, key)
+}
+
+fn ask(client: &mut Multiplexer) -> StreamKey {
+    let key = client.open().unwrap();
+    client.send_head(key, true, |encoder, out| encoder.push(out, b":method", b"GET")).unwrap();
+    client.advance(client.output().len());
+    key
+}
+
+#[test]
+fn streams_that_nobody_reads_stall_no_other_as_long_as_the_connection_has_room_for_all() {
+    let settings = OwnSettings { connection_window: 16 * 65_536, stream_window: 65_536, ..CLIENT };
+    let (mut client, first) = asking(settings);
+    let others: Vec<_> = (0..15).map(|_| ask(&mut client)).collect();
+    for stream in (0..16).map(|place| 2 * place + 1) {
+        client.receive(&frame(FrameKind::Headers, END_HEADERS, stream, &[0x88]), NOW);
+    }
+    for key in &others {
+        let id = client.id(*key);
+        (0..4).for_each(|_| client.receive(&frame(FrameKind::Data, 0, id, &[0; PAYLOAD_MAX]), NOW));
+    }
+    client.take_head(first);
+    let (mut window, mut came) = (16 * 65_536 - 15 * 65_536, Vec::new());
+    for _ in 0..100 {
+        assert!(window >= 8_192, "the server may send no more than {window} bytes");
+        client.receive(&frame(FrameKind::Data, 0, 1, &[0; 8_192]), NOW);
+        window -= 8_192;
+        client.take_data(first, &mut came, usize::MAX);
+        let told = said(&mut client).into_iter().filter(|(header, _)| header.stream == 0);
+        window += told.map(|(_, more)| u32::from_be_bytes(more.try_into().unwrap())).sum::<u32>();
+    }
+    assert_eq!((client.fault(), came.len()), (None, 819_200));
+}
+
+#[test]
+fn a_frame_that_was_cut_ends_its_own_stream_and_not_the_one_that_comes_after() {
+    let (mut client, key) = asking(CLIENT);
+    client.receive(&frame(FrameKind::Headers, END_HEADERS, 1, &[0x88]), NOW);
+    let last = frame(FrameKind::Data, END_STREAM, 1, b"hello");
+    client.receive(&last[..11], NOW);
+    client.release(key);
+    let next = ask(&mut client);
+    assert_eq!((next, client.id(next)), (key, 3), "in the same place");
+    client.receive(&last[11..], NOW);
+    assert_eq!(client.arrival(next), Ok(Arrival::Nothing));
+    client.receive(&frame(FrameKind::Headers, END_HEADERS | END_STREAM, 3, &[0x88]), NOW);
+    assert_eq!((client.arrival(next), client.fault()), (Ok(Arrival::Head), None));
+}
+
+#[test]
+fn trailers_without_data_before_them_are_not_lost() {
+    let (mut client, key) = asking(CLIENT);
+    client.receive(&frame(FrameKind::Headers, END_HEADERS, 1, &[0x88]), NOW);
+    client.receive(&frame(FrameKind::Headers, END_HEADERS | END_STREAM, 1, b"\x00\x01x\x01y"), NOW);
+    client.take_head(key);
+    assert!(!client.is_received(key));
+    assert_eq!(client.arrival(key), Ok(Arrival::End));
+    assert!(client.take_trailers(key).is_some() && client.is_received(key));
+}
+
+#[test]
+fn resets_that_a_client_provokes_are_a_flood_like_those_it_sends() {
+    let provocations: [&dyn Fn(u32) -> Vec<u8>; 4] = [
+        &|stream| frame(FrameKind::WindowUpdate, 0, stream, &[0; 4]),
+        &|stream| frame(FrameKind::WindowUpdate, 0, stream, &[0x7f, 255, 255, 255]),
+        &|stream| frame(FrameKind::Headers, END_HEADERS, stream, b"\x00\x01x\x01y"),
+        &|stream| frame(FrameKind::Headers, END_HEADERS | END_STREAM, stream, b"\x82"),
+    ];
+    for (number, provoke) in provocations.iter().enumerate() {
+        let mut server = server();
+        let borne = (0..5_000).map(|place| 2 * place + 1).take_while(|stream| {
+            server.receive(&request(*stream, false), NOW);
+            let Some(key) = server.next_opened() else { return false };
+            server.receive(&provoke(*stream), NOW);
+            server.release(key);
+            server.advance(server.output().len());
+            server.fault().is_none()
+        });
+        assert!(borne.count() < 1_000, "{number}");
+        assert_eq!(server.fault(), Some(Fault::Flood), "{number}");
+    }
+}
+
+#[test]
+fn trailers_pay_for_no_resets() {
+    let mut server = server();
+    let borne = (0..5_000).map(|place| 2 * place + 1).take_while(|stream| {
+        server.receive(&request(*stream, false), NOW);
+        server.receive(&frame(FrameKind::Headers, END_HEADERS | END_STREAM, *stream, b"\x00\x01x\x01y"), NOW);
+        server.receive(&frame(FrameKind::RstStream, 0, *stream, &[0; 4]), NOW);
+        while let Some(key) = server.next_opened() {
+            server.release(key);
+        }
+        server.fault().is_none()
+    });
+    assert!(borne.count() < 1_000);
+    assert_eq!(server.fault(), Some(Fault::Flood));
+}
+
+#[test]
+fn a_frame_of_many_settings_tells_each_stream_once() {
+    let mut server = server();
+    (0..4).for_each(|place| server.receive(&request(2 * place + 1, false), NOW));
+    let one = [[0, 4, 0, 0, 0, 0], [0, 4, 0, 0, 0xff, 0xff]].concat();
+    server.take_news(&mut Vec::new());
+    server.receive(&frame(FrameKind::Settings, 0, 0, &one.repeat(1_000)), NOW);
+    assert!(server.news.len() <= 4, "{}", server.news.len());
+}
+
+#[test]
+fn a_turn_of_a_stream_whose_own_window_has_closed_goes_to_the_next() {
+    let mut server = server();
+    for stream in [1, 3] {
+        server.receive(&request(stream, true), NOW);
+    }
+    let keys = [server.next_opened().unwrap(), server.next_opened().unwrap()];
+    for key in keys {
+        let id = server.id(key);
+        server.receive(&frame(FrameKind::WindowUpdate, 0, id, &1_000_u32.to_be_bytes()), NOW);
+        server.send_head(key, false, |_, _| {}).unwrap();
+    }
+    // All the room of the connection.
+    while let Ok(room @ 1..) = server.room(keys[0], 1 << 20) {
+        server.send_data(keys[0], [&vec![0; room][..]], room, false).unwrap();
+        server.advance(server.output().len());
+    }
+    assert_eq!(keys.map(|key| server.room(key, 10_000)), [Ok(0), Ok(0)]);
+    server.receive(&frame(FrameKind::Settings, 0, 0, &[0, 4, 0, 0, 0, 0]), NOW);
+    server.receive(&frame(FrameKind::WindowUpdate, 0, 0, &70_000_u32.to_be_bytes()), NOW);
+    assert_eq!(server.room(keys[0], 10_000), Ok(0), "its own window is closed");
+    assert_eq!(server.room(keys[1], 10_000), Ok(1_000));
+    assert_eq!((server.turns, server.line.len()), (0, 0));
+}
+
+#[test]
+fn interim_heads_are_bounded_by_what_a_head_may_be() {
+    let (mut client, key) = asking(CLIENT);
+    let (mut block, mut encoder) = (Vec::new(), Encoder::default());
+    encoder.push_status(&mut block, 103);
+    encoder.push(&mut block, b"x", &[b'v'; 5_000]);
+    let sent = (0..100).take_while(|_| {
+        client.receive(&frame(FrameKind::Headers, END_HEADERS, 1, &block), NOW);
+        client.end_of(key).is_none()
+    });
+    assert!((5..20).contains(&sent.count()));
+    assert_eq!(client.end_of(key), Some(StreamEnd::Malformed));
+}
+
+#[test]
+fn an_unknown_frame_of_a_server_is_passed_over() {
+    let (mut client, _) = asking(CLIENT);
+    let mut odd = frame(FrameKind::Ping, 0, 99, b"whatever");
+    odd[3] = 0xbb;
+    client.receive(&odd, NOW);
+    assert_eq!(client.fault(), None);
+}
+
+#[test]
+fn streams_get_their_identities_in_the_order_their_heads_go() {
+    let (mut client, first) = asking(CLIENT);
+    let (late, soon, never) = (client.open().unwrap(), client.open().unwrap(), client.open().unwrap());
+    for key in [soon, late] {
+        client.send_head(key, true, |encoder, out| encoder.push(out, b":method", b"GET")).unwrap();
+    }
+    assert_eq!([first, soon, late, never].map(|key| client.id(key)), [1, 3, 5, 0]);
+    client.advance(client.output().len());
+    client.release(never);
+    assert!(!client.has_output(), "nobody has heard of it");
+    client.lose();
+    assert_eq!(client.end_of(late), Some(StreamEnd::Lost));
 }

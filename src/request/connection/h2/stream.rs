@@ -31,6 +31,9 @@ const PIECE_MAX: usize = 64 * 1024;
 /// Our own heads, or those that the exchange has let through: their size has been judged.
 const ANSWER_HEAD: HeadLimits = HeadLimits { bytes: usize::MAX, fields: usize::MAX };
 
+/// Fields that most heads have no more of.
+const USUAL_FIELDS: usize = 16;
+
 /// How the request's body is told to the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inlet {
@@ -260,6 +263,7 @@ impl H2Stream {
     /// Sends the heads that the bytes begin with, up to the final one.
     fn write_heads(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut used = 0;
+        self.answer.fields.reserve(USUAL_FIELDS);
         while self.outlet == Outlet::Head {
             let Some(rest) = bytes.get(used..).filter(|rest| !rest.is_empty()) else { break };
             let head = &mut self.answer;
