@@ -29,6 +29,10 @@ impl ByKey for Rendezvous {
 /// Of the candidates that `suits`, the one that scores highest for `key`; the first of equals. The weights are the configured
 /// ones: a share that moves must not move keys.
 pub(super) fn highest(memory: &Memory, key: u64, suits: impl Fn(usize) -> bool) -> Option<usize> {
+    // Of all, most often, without asking each whether it suits.
+    if let Some(index) = memory.lineup.shortest(key).filter(|index| suits(*index)) {
+        return Some(index);
+    }
     let mut best: Option<(usize, Wait)> = None;
     for (index, wait) in memory.waits(key).enumerate() {
         if best.is_none_or(|(_, best)| wait.is_shorter(best)) && suits(index) {
