@@ -77,11 +77,24 @@ impl Lineup {
         Self(all.enumerate().filter_map(entrant).collect())
     }
 
-    /// The position of the one that waits the shortest for a key; `None`: it can't be told so quickly, or none has a weight.
-    pub fn shortest(&self, key: u64) -> Option<usize> {
+    /// The positions of those with a weight, who waits the shortest for a key first; it ends where it can't be told so quickly
+    /// who is next. Each is looked for when it is asked for.
+    pub fn in_order(&self, key: u64) -> impl Iterator<Item = usize> {
+        let mut passed = None;
+        std::iter::from_fn(move || {
+            let (at_least, index) = self.next(key, passed)?;
+            passed = Some(at_least);
+            Some(index)
+        })
+    }
+
+    /// Who waits the shortest of those that wait at least longer than `passed`, and how long that is at least.
+    fn next(&self, key: u64, passed: Option<u64>) -> Option<(u64, usize)> {
+        let from = passed.map_or(0, |passed| passed + 1);
         let (mut least, mut second, mut found) = (u64::MAX, u64::MAX, None);
         for entrant in &self.0 {
             let at_least = (!point_of(key, entrant.name) >> (64 - FRACTION)) * u64::from(entrant.factor);
+            let at_least = select_unpredictable(at_least < from, u64::MAX, at_least);
             second = second.min(at_least.max(least));
             found = select_unpredictable(at_least < least, Some(entrant), found);
             least = least.min(at_least);
@@ -90,7 +103,7 @@ impl Lineup {
         // In the same unit, and rounded up.
         let waits = Wait::of(key, found.name, found.weight).waits();
         let at_most = waits.saturating_mul((1 << 31) / u64::from(found.weight) + 1);
-        (second >= at_most).then_some(found.index)
+        (second >= at_most).then_some((least, found.index))
     }
 }
 
@@ -183,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Against looking at all by their logarithms.
+    /// Against looking at all by their logarithms, again and again.
     #[test]
     fn who_is_found_quickly_waits_the_shortest_and_most_are() {
         let mut rng = Rng::new(11);
@@ -193,20 +206,25 @@ mod tests {
             let weight = |rng: &mut Rng| u16::try_from(rng.below(largest + 1)).unwrap();
             let all: Vec<(u64, u16)> = (0..rng.below(40)).map(|_| (rng.next_u64(), weight(&mut rng))).collect();
             let key = rng.next_u64();
-            let waits = all.iter().enumerate().map(|(index, (name, weight))| (index, Wait::of(key, *name, *weight)));
-            let found = Lineup::new(all.iter().copied()).shortest(key);
-            is_found += u32::from(found.is_some());
-            assert!(found.is_none() || found == shortest(waits), "{all:?}");
+            let wait = |(index, (name, weight)): (usize, &(u64, u16))| (index, Wait::of(key, *name, *weight));
+            let mut left: Vec<(usize, Wait)> = all.iter().enumerate().map(wait).collect();
+            let found: Vec<usize> = Lineup::new(all.iter().copied()).in_order(key).collect();
+            is_found += u32::from(!found.is_empty());
+            for index in found {
+                assert_eq!(shortest(left.iter().copied()), Some(index), "{all:?}");
+                left.retain(|(other, _)| *other != index);
+            }
         }
         assert!(is_found > 16_000, "{is_found}");
     }
 
     #[test]
     fn who_waits_as_long_as_another_is_not_found_quickly() {
-        assert_eq!(Lineup::new([(7, 1), (7, 1)].into_iter()).shortest(1), None);
-        assert_eq!(Lineup::new([(7, 0)].into_iter()).shortest(1), None);
-        let alone = (0..1_000).filter_map(|key| Lineup::new([(9, 0), (7, 1)].into_iter()).shortest(key));
-        assert!(alone.inspect(|index| assert_eq!(*index, 1)).count() > 990);
+        let found = |names: &[(u64, u16)], key| Lineup::new(names.iter().copied()).in_order(key).collect::<Vec<_>>();
+        assert!(found(&[(7, 1), (7, 1)], 1).is_empty());
+        assert!(found(&[(7, 0)], 1).is_empty());
+        let alone = (0..1_000).map(|key| found(&[(9, 0), (7, 1)], key)).filter(|found| *found == [1]);
+        assert!(alone.count() > 990);
     }
 
     #[test]

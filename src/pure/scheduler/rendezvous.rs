@@ -26,11 +26,14 @@ impl ByKey for Rendezvous {
     }
 }
 
+/// How many are asked one by one before all are.
+const QUICK_MAX: usize = 4;
+
 /// Of the candidates that `suits`, the one that scores highest for `key`; the first of equals. The weights are the configured
 /// ones: a share that moves must not move keys.
 pub(super) fn highest(memory: &Memory, key: u64, suits: impl Fn(usize) -> bool) -> Option<usize> {
-    // Of all, most often, without asking each whether it suits.
-    if let Some(index) = memory.lineup.shortest(key).filter(|index| suits(*index)) {
+    // Most often one of the first few does, and no other is asked.
+    if let Some(index) = memory.lineup.in_order(key).take(QUICK_MAX).find(|index| suits(*index)) {
         return Some(index);
     }
     let mut best: Option<(usize, Wait)> = None;
