@@ -1,8 +1,10 @@
-//! What a choice costs: by every scheduler among 4, 16, 64 and 5 000 servers, whose weights all differ or are all the same; and
-//! where half the servers are out.
+//! What a choice costs: by every scheduler among 4, 16, 64 and 5 000 servers, whose weights all differ or are all the same;
+//! where half the servers are out; and for the scheduler that goes by it, where each was seen to work. Choices come ten
+//! microseconds after each other.
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use pointsman::base::id::{ServerId, ServerSlot};
@@ -35,6 +37,17 @@ fn pool(count: u32, weight_of: impl Fn(u32) -> u16, is_out: impl Fn(u32) -> bool
         .collect()
 }
 
+/// A pool whose servers were seen to work, each at a pace of its own.
+fn measured(count: u32) -> Vec<Candidate> {
+    let candidates = pool(count, |_| 1, |_| false);
+    for (number, candidate) in (0..).zip(&candidates) {
+        let took = Duration::from_micros(2_000 + 100 * (number % 64));
+        candidate.load.pace.begins(Timestamp::ZERO);
+        candidate.load.pace.ends(Timestamp::ZERO + took, true, 0);
+    }
+    candidates
+}
+
 /// Picks with some requests in flight, so that loads differ and change.
 fn picks(criterion: &mut Criterion, name: &str, method: &Method) {
     let config = &SchedulerConfig::from(method.clone());
@@ -46,7 +59,11 @@ fn picks(criterion: &mut Criterion, name: &str, method: &Method) {
         for candidate in same.iter().chain(&distinct).chain(&half_out) {
             candidate.load.run_queue.hear(candidate.slot.0 % 8, Timestamp::NEVER);
         }
-        for (kind, candidates) in [("same", same), ("distinct", distinct), ("half out", half_out)] {
+        let mut pools = vec![("same", same), ("distinct", distinct), ("half out", half_out)];
+        if matches!(method, Method::SeenCapacity(_)) {
+            pools.push(("measured", measured(count)));
+        }
+        for (kind, candidates) in pools {
             let view = PoolView {
                 candidates: &candidates,
                 generation: 1,
@@ -56,14 +73,16 @@ fn picks(criterion: &mut Criterion, name: &str, method: &Method) {
             };
             let memory = Memory::new(config, candidates.iter().map(|candidate| &*candidate.server), None);
             let scheduler = build(config, &Arc::new(memory), Phase::Seeded(7));
-            let (mut rng, mut keys) = (Rng::new(7), Rng::new(8));
+            let (mut rng, mut keys, mut picked) = (Rng::new(7), Rng::new(8), 0);
             let mut in_flight = std::collections::VecDeque::with_capacity(256);
             group.bench_function(BenchmarkId::new(kind, count), |bencher| {
                 bencher.iter(|| {
                     // One of 10 000 keys.
                     let key = (keys.next_u64() % 10_000).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                    let pick =
-                        scheduler.pick(black_box(&view), Some(key), Timestamp::ZERO, &mut rng, &mut Trace::off());
+                    // Ten seconds, again and again: what was seen holds for a minute.
+                    picked = (picked + 1) % 1_000_000;
+                    let now = Timestamp::from_nanos(1_000_000_000 + 10_000 * picked);
+                    let pick = scheduler.pick(black_box(&view), Some(key), now, &mut rng, &mut Trace::off());
                     if let Pick::Server(index) = pick
                         && let Some(candidate) = candidates.get(index)
                     {
@@ -84,7 +103,7 @@ fn picks(criterion: &mut Criterion, name: &str, method: &Method) {
 }
 
 fn schedulers(criterion: &mut Criterion) {
-    let while_ = std::time::Duration::from_secs(60);
+    let while_ = Duration::from_secs(60);
     let methods = [
         Method::RoundRobin,
         Method::WeightedRoundRobin(WrrMode::Smooth),
@@ -115,7 +134,7 @@ fn schedulers(criterion: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = Criterion::default().warm_up_time(std::time::Duration::from_millis(500)).measurement_time(std::time::Duration::from_secs(1)).sample_size(30);
+    config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(1)).sample_size(30);
     targets = schedulers
 }
 criterion_main!(benches);

@@ -3,19 +3,20 @@
 //!
 //! It refuses to guess: a head that says nothing is neither a hit nor a miss.
 
-use crate::pure::head::Fields;
+use crate::pure::head::{Fields, Known};
 use crate::pure::rule::parts::split_unquoted;
 
 /// Whether it was a hit; `None`: the head does not say.
 pub fn is_hit(fields: Fields<'_>) -> Option<bool> {
     let (mut status, mut x_cache, mut age) = (None, None, None);
-    for (name, value) in fields.all() {
-        // By length first: this looks at every answer of a pool that goes by keys.
-        let (said, verdict) = match name.len() {
-            12 if name.eq_ignore_ascii_case(b"Cache-Status") => (&mut status, Some(is_status_hit(value))),
-            7 if name.eq_ignore_ascii_case(b"X-Cache") => (&mut x_cache, x_cache_verdict(value)),
-            3 if name.eq_ignore_ascii_case(b"Age") => {
-                (&mut age, Some(value.iter().any(|digit| (b'1'..=b'9').contains(digit))))
+    for field in fields.list {
+        let value = || field.value.of(fields.bytes);
+        // By kind and length first: this looks at every answer of a pool that goes by keys.
+        let (said, verdict) = match field.known {
+            Known::CacheStatus => (&mut status, Some(is_status_hit(value()))),
+            Known::Age => (&mut age, Some(value().iter().any(|digit| (b'1'..=b'9').contains(digit)))),
+            Known::Other if field.name.len() == X_CACHE.len() && is_x_cache(field.name.of(fields.bytes)) => {
+                (&mut x_cache, x_cache_verdict(value()))
             }
             _ => continue,
         };
@@ -26,6 +27,12 @@ pub fn is_hit(fields: Fields<'_>) -> Option<bool> {
         };
     }
     status.or(x_cache).or(age)
+}
+
+const X_CACHE: &[u8] = b"X-Cache";
+
+fn is_x_cache(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(X_CACHE)
 }
 
 fn is_status_hit(line: &[u8]) -> bool {

@@ -5,6 +5,7 @@
 //! The score is −weight / ln u, u in (0, 1) by the hash of key and name. It is compared as a wait, −log₂ u / weight, without
 //! division and in whole numbers, so that every machine agrees. It refuses to know what waits, and whether it may be chosen.
 
+use std::hint::select_unpredictable;
 use std::num::NonZeroU64;
 
 use crate::pure::rule::hash::mix;
@@ -22,7 +23,7 @@ pub struct Wait {
 impl Wait {
     /// That of a name with this hash for a key.
     pub fn of(key: u64, name: u64, weight: u16) -> Self {
-        Self { point: mix(key ^ 0x2d35_8dcc_aa6c_78a5, name ^ 0x8bb8_4b93_962e_acc9), weight, waits: None }
+        Self { point: point_of(key, name), weight, waits: None }
     }
 
     /// Whether it is shorter than another; one without a weight never is.
@@ -44,6 +45,70 @@ impl Wait {
         Self { waits: NonZeroU64::new(self.waits()), ..self }
     }
 }
+
+fn point_of(key: u64, name: u64) -> u64 {
+    mix(key ^ 0x2d35_8dcc_aa6c_78a5, name ^ 0x8bb8_4b93_962e_acc9)
+}
+
+/// Names with their weights, lined up so that most often who waits the shortest for a key is found by one logarithm.
+///
+/// −log₂ u is above (1 − u) / ln 2, and the nearer to it, the nearer u is to 1, where the shortest of many are. So the one
+/// with the least of that is the one, unless another has so little too that only logarithms can tell.
+#[derive(Debug, Default)]
+pub struct Lineup(Box<[Entrant]>);
+
+#[derive(Debug)]
+struct Entrant {
+    name: u64,
+    /// 2³¹ / (ln 2 · weight), rounded down.
+    factor: u32,
+    weight: u16,
+    /// Its position among all.
+    index: usize,
+}
+
+impl Lineup {
+    /// These hashes of names and weights, in this order.
+    pub fn new(all: impl Iterator<Item = (u64, u16)>) -> Self {
+        let entrant = |(index, (name, weight)): (usize, (u64, u16))| {
+            let factor = PER_LN_2.checked_div(u32::from(weight))?;
+            Some(Entrant { name, factor, weight, index })
+        };
+        Self(all.enumerate().filter_map(entrant).collect())
+    }
+
+    /// The positions of those with a weight, who waits the shortest for a key first; it ends where it can't be told so quickly
+    /// who is next. Each is looked for when it is asked for.
+    pub fn in_order(&self, key: u64) -> impl Iterator<Item = usize> {
+        let mut passed = None;
+        std::iter::from_fn(move || {
+            let (at_least, index) = self.next(key, passed)?;
+            passed = Some(at_least);
+            Some(index)
+        })
+    }
+
+    /// Who waits the shortest of those that wait at least longer than `passed`, and how long that is at least.
+    fn next(&self, key: u64, passed: Option<u64>) -> Option<(u64, usize)> {
+        let from = passed.map_or(0, |passed| passed + 1);
+        let (mut least, mut second, mut found) = (u64::MAX, u64::MAX, None);
+        for entrant in &self.0 {
+            let at_least = (!point_of(key, entrant.name) >> (64 - FRACTION)) * u64::from(entrant.factor);
+            let at_least = select_unpredictable(at_least < from, u64::MAX, at_least);
+            second = second.min(at_least.max(least));
+            found = select_unpredictable(at_least < least, Some(entrant), found);
+            least = least.min(at_least);
+        }
+        let found = found?;
+        // In the same unit, and rounded up.
+        let waits = Wait::of(key, found.name, found.weight).waits();
+        let at_most = waits.saturating_mul((1 << 31) / u64::from(found.weight) + 1);
+        (second >= at_most).then_some((least, found.index))
+    }
+}
+
+/// 2³¹ / ln 2, rounded down.
+const PER_LN_2: u32 = 3_098_164_009;
 
 /// Of several that wait, whose wait is the shortest; the first of equals. `None`: none has a weight.
 pub fn shortest<T>(waiting: impl IntoIterator<Item = (T, Wait)>) -> Option<T> {
@@ -129,6 +194,37 @@ mod tests {
             let wanted = u32::from(weight) * 10_000;
             assert!(count.abs_diff(wanted) <= wanted / 50, "{counts:?}");
         }
+    }
+
+    /// Against looking at all by their logarithms, again and again.
+    #[test]
+    fn who_is_found_quickly_waits_the_shortest_and_most_are() {
+        let mut rng = Rng::new(11);
+        let mut is_found = 0;
+        for round in 0..20_000 {
+            let largest = [1, 5, 300, 65_535][round % 4];
+            let weight = |rng: &mut Rng| u16::try_from(rng.below(largest + 1)).unwrap();
+            let all: Vec<(u64, u16)> = (0..rng.below(40)).map(|_| (rng.next_u64(), weight(&mut rng))).collect();
+            let key = rng.next_u64();
+            let wait = |(index, (name, weight)): (usize, &(u64, u16))| (index, Wait::of(key, *name, *weight));
+            let mut left: Vec<(usize, Wait)> = all.iter().enumerate().map(wait).collect();
+            let found: Vec<usize> = Lineup::new(all.iter().copied()).in_order(key).collect();
+            is_found += u32::from(!found.is_empty());
+            for index in found {
+                assert_eq!(shortest(left.iter().copied()), Some(index), "{all:?}");
+                left.retain(|(other, _)| *other != index);
+            }
+        }
+        assert!(is_found > 16_000, "{is_found}");
+    }
+
+    #[test]
+    fn who_waits_as_long_as_another_is_not_found_quickly() {
+        let found = |names: &[(u64, u16)], key| Lineup::new(names.iter().copied()).in_order(key).collect::<Vec<_>>();
+        assert!(found(&[(7, 1), (7, 1)], 1).is_empty());
+        assert!(found(&[(7, 0)], 1).is_empty());
+        let alone = (0..1_000).map(|key| found(&[(9, 0), (7, 1)], key)).filter(|found| *found == [1]);
+        assert!(alone.count() > 990);
     }
 
     #[test]

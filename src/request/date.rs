@@ -1,9 +1,9 @@
-//! The time as HTTP writes it (RFC 9110 5.6.7), made once a second.
+//! The time by the wall clock in whole seconds, read once a second, and as HTTP writes it (RFC 9110 5.6.7).
 
 use std::fmt::Write as _;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
-use crate::base::time::{Timestamp, wall_clock};
+use crate::base::time::{Timestamp, UnixTime, wall_clock};
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -12,6 +12,7 @@ const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Au
 #[derive(Debug, Default)]
 pub struct HttpDate {
     text: String,
+    time: UnixTime,
     made: Option<Timestamp>,
 }
 
@@ -21,15 +22,20 @@ impl HttpDate {
         &self.text
     }
 
+    /// The time that the text says.
+    pub const fn time(&self) -> UnixTime {
+        self.time
+    }
+
     /// Makes the text anew where it is a second old.
     pub fn follow(&mut self, now: Timestamp) {
         if self.made.is_some_and(|made| now.since(made) < Duration::from_secs(1)) {
             return;
         }
         self.made = Some(now);
-        let seconds = wall_clock().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        self.time = UnixTime::of(wall_clock());
         self.text.clear();
-        write_date(&mut self.text, seconds);
+        write_date(&mut self.text, self.time.0);
     }
 }
 

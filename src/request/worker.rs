@@ -16,7 +16,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::base::id::{ListenerIndex, ServerSlot};
 use crate::base::rng::{Rng, derive_seed};
-use crate::base::time::Timestamp;
+use crate::base::time::{Timestamp, UnixTime};
 use crate::pure::persistence::opened::OpenedTokens;
 use crate::pure::trust::is_trusted;
 use crate::request::access_log::WorkerLog;
@@ -88,6 +88,13 @@ impl Worker {
         let mut date = self.date.borrow_mut();
         date.follow(self.now());
         use_date(date.text())
+    }
+
+    /// The time by the wall clock, as of the last second or so.
+    pub fn unix_time(&self) -> UnixTime {
+        let mut date = self.date.borrow_mut();
+        date.follow(self.now());
+        date.time()
     }
 
     /// Whether requests are logged.

@@ -132,6 +132,9 @@ impl Choices {
         }
         // What comes before the form that knew the client did not know it; what comes behind is not asked.
         let last = own.filter(|_| !is_new).map_or(Form::Source, |own| own.form);
+        if last == Form::Cookie {
+            return Settled::Belongs;
+        }
         let mut is_first = true;
         for form in Form::TABLED.into_iter().filter(|form| *form <= last) {
             let Some(key) = claim.key(form) else { continue };

@@ -199,7 +199,10 @@ impl ServerRecord {
     /// Begins to measure an attempt.
     #[cold]
     pub fn begin_measuring(&self) {
-        self.load.pace.begins(time::now());
+        // Only the end of a rest is a matter of time.
+        if !self.load.pace.is_busy() {
+            self.load.pace.begins(time::now());
+        }
         self.load.run_queue.count_sent();
     }
 

@@ -79,23 +79,34 @@ fn split_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// The values of the cookies of that name, in order, without the quotes around them. Names are compared byte by byte.
 pub fn values<'a>(fields: Fields<'a>, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-    fields.known(Known::Cookie).flat_map(parts).filter_map(move |pair| {
-        // Most are others': the name is looked at first.
-        let rest = pair.trim_ascii_start().strip_prefix(name.as_bytes())?.trim_ascii_start();
-        let value = rest.strip_prefix(b"=")?.trim_ascii();
-        Some(unquoted(value))
+    let mut lines = fields.known(Known::Cookie);
+    let mut rest: &[u8] = &[];
+    std::iter::from_fn(move || {
+        loop {
+            if rest.is_empty() {
+                rest = lines.next()?;
+            }
+            // Most are others': the name is looked at first.
+            let named = after_name(rest, name.as_bytes());
+            let end = memchr::memchr(b';', named.unwrap_or(rest));
+            let (pair, behind) = split_behind(named.unwrap_or(rest), end);
+            rest = behind;
+            if named.is_some() {
+                return Some(unquoted(pair.trim_ascii()));
+            }
+        }
     })
 }
 
-/// The parts of a line between semicolons.
-fn parts(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = Some(line);
-    std::iter::from_fn(move || {
-        let line = rest?;
-        let end = memchr::memchr(b';', line);
-        rest = end.and_then(|end| line.get(end + 1..));
-        line.get(..end.unwrap_or(line.len()))
-    })
+/// What a line has behind the name and the mark that it begins with; `None`: it begins with another cookie.
+fn after_name<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    line.trim_ascii_start().strip_prefix(name)?.trim_ascii_start().strip_prefix(b"=")
+}
+
+/// What a line has before the mark at `end`, and what behind it; all of it before, where there is no mark.
+fn split_behind(line: &[u8], end: Option<usize>) -> (&[u8], &[u8]) {
+    let end = end.unwrap_or(line.len());
+    (line.get(..end).unwrap_or_default(), line.get(end + 1..).unwrap_or_default())
 }
 
 fn unquoted(value: &[u8]) -> &[u8] {

@@ -112,7 +112,6 @@ impl Pace {
     }
 
     /// Whether it has something to do, as far as is known.
-    #[cfg(test)]
     pub fn is_busy(&self) -> bool {
         self.is_busy.load(Ordering::Relaxed)
     }

@@ -50,32 +50,36 @@ fn short(bytes: &[u8]) -> (u64, u64) {
     }
 }
 
+#[inline]
 fn long(bytes: &[u8], seed: &mut u64) -> (u64, u64) {
     let [_, one, two, three] = SECRET;
-    let mut at = 0;
-    let mut left = bytes.len();
-    if left >= 48 {
+    let fold = |block: &[u8; 16], secret: u64, seed: u64| {
+        let (low, high) = halves(block);
+        mix(low ^ secret, high ^ seed)
+    };
+    let (triples, rest) = bytes.as_chunks::<48>();
+    if !triples.is_empty() {
         let (mut second, mut third) = (*seed, *seed);
-        while left >= 48 {
-            *seed = mix(read8(bytes, at) ^ one, read8(bytes, at + 8) ^ *seed);
-            second = mix(read8(bytes, at + 16) ^ two, read8(bytes, at + 24) ^ second);
-            third = mix(read8(bytes, at + 32) ^ three, read8(bytes, at + 40) ^ third);
-            at += 48;
-            left -= 48;
+        for triple in triples {
+            let ([x, y, z], _) = triple.as_chunks::<16>() else { continue };
+            *seed = fold(x, one, *seed);
+            second = fold(y, two, second);
+            third = fold(z, three, third);
         }
         *seed ^= second ^ third;
     }
-    while left > 16 {
-        *seed = mix(read8(bytes, at) ^ one, read8(bytes, at + 8) ^ *seed);
-        at += 16;
-        left -= 16;
+    // The last 16 bytes are not folded: they are what is left.
+    let (blocks, _) = rest.get(..rest.len().saturating_sub(1)).unwrap_or_default().as_chunks::<16>();
+    for block in blocks {
+        *seed = fold(block, one, *seed);
     }
-    (read8(bytes, at + left - 16), read8(bytes, at + left - 8))
+    bytes.last_chunk::<16>().map_or((0, 0), halves)
 }
 
 #[inline]
-fn read8(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |chunk| u64::from_le_bytes(*chunk))
+fn halves(block: &[u8; 16]) -> (u64, u64) {
+    let both = u128::from_le_bytes(*block);
+    (both as u64, (both >> 64) as u64)
 }
 
 #[inline]

@@ -4,7 +4,8 @@
 //! - A key that is not known has no locality to lose: it goes to the server at which it waits least, of equals to the one
 //!   that scores highest for it, and has its home there.
 //! - A key that is ⌈share · servers / ½⌉ times as hot as a server should bear alone has as many homes; it loses one only when
-//!   it has cooled to half of that, and its homes have been the same for 30 s. The share comes from a sketch that forgets ([`super::heat`]).
+//!   it has cooled to half of that, and its homes have been the same for 30 s. The share comes from a sketch that forgets
+//!   ([`super::heat`]), and of a few requests no share is told.
 //! - Homes are chosen by requests in flight for the weight: what one request takes differs by its misses, which would make the
 //!   server that has just lost its cache look slow. A wait is (in flight + 1) · what one request takes.
 //! - A request leaves its homes for another server only if that has fewer than half as many requests in flight, the wait saved
@@ -31,7 +32,7 @@ use crate::pure::trace::Trace;
 const SPILL_PERCENT: u32 = 5;
 
 /// So many requests of the last while make a key worth a place in another cache: what leaves its home seldom is a miss there
-/// each time, and relieves nobody.
+/// each time, and relieves nobody. In a large pool a key would be hot by its first request.
 const WARM: u64 = 8;
 
 /// So long a key's homes have to have been the same before it loses one.
@@ -157,10 +158,8 @@ impl CostBounded {
         let standing = if count > SCAN_MAX { count } else { view.candidates.iter().filter(stands).count() } as u64;
         // share / θ of a server's fair part, θ = ½, rounded up.
         let wanted = |count: u64| (2 * count * standing).div_ceil(share.total).clamp(1, HOMES_MAX as u64) as usize;
-        if wanted(share.count) > home.count() {
-            let free = |index: &usize| takes_key(view, *index, key) && !home.holds(*index);
-            let added = self.cheapest_and_highest(view, key, (0..view.candidates.len()).filter(free));
-            if let Some(index) = added {
+        if share.count >= WARM && wanted(share.count) > home.count() {
+            if let Some(index) = self.another_home(home, view, key) {
                 home.add(index, now);
             }
         } else if home.count() > 1 && now.since(home.changed) >= SETTLED && wanted(2 * share.count) < home.count() {
@@ -174,6 +173,16 @@ impl CostBounded {
                 home.drop_server(index, now);
             }
         }
+    }
+
+    /// A further home for a hot key.
+    fn another_home(&self, home: &Home, view: &PoolView<'_>, key: u64) -> Option<usize> {
+        let free = |index: &usize| takes_key(view, *index, key) && !home.holds(*index);
+        if view.candidates.len() > SCAN_MAX {
+            // Where none of them is free, there may be at the key's next request.
+            return cheapest(view, drawn(view, key).filter(free).take(DRAWS));
+        }
+        self.cheapest_and_highest(view, key, (0..view.candidates.len()).filter(free))
     }
 
     /// Another server, where waiting at this one costs more than a miss there.

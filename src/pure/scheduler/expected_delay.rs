@@ -42,7 +42,7 @@ impl Measure for NeverQueue {
         delay_of(candidate)
     }
 
-    fn settles(&self, candidate: &Candidate) -> bool {
+    fn settles(&self, candidate: &Candidate, _: u32) -> bool {
         candidate.load.active() == 0
     }
 }

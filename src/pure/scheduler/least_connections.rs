@@ -27,7 +27,7 @@ impl Measure for Connections {
         load_of(candidate)
     }
 
-    fn capacity(&self, _: &Candidate) -> u64 {
+    fn capacity(&self, _: &Candidate) -> u32 {
         1
     }
 }

@@ -14,7 +14,7 @@ use crate::base::time::Timestamp;
 use crate::pure::key_table::{KeyTable, Usage};
 use crate::pure::locality::Locality;
 use crate::pure::pool::{HashMode, Method, SchedulerConfig, Server};
-use crate::pure::rendezvous::Wait;
+use crate::pure::rendezvous::{Lineup, Wait};
 use crate::pure::rule::hash::hash;
 
 /// What workers share of a pool's scheduler.
@@ -26,6 +26,8 @@ pub struct Memory {
     weights: Box<[u16]>,
     /// Whether they differ.
     pub(super) is_weighted: bool,
+    /// Both, to find the highest score by.
+    pub(super) lineup: Lineup,
     /// Where keys belong, where the scheduler has a table of all.
     pub(super) table: Table,
     /// Where keys have been, where the scheduler remembers it.
@@ -146,8 +148,9 @@ impl Memory {
         let locality = Locality::new(servers.len());
         let weights: Box<[u16]> = servers.iter().map(|server| server.weight).collect();
         let is_weighted = weights.iter().any(|weight| Some(weight) != weights.first());
-        let mut memory =
-            Self { names, weights, is_weighted, table, homes, heat: Heat::new(), locality, ..Self::default() };
+        let lineup = Lineup::new(names.iter().copied().zip(weights.iter().copied()));
+        let heat = Heat::new();
+        let mut memory = Self { names, weights, is_weighted, lineup, table, homes, heat, locality, ..Self::default() };
         if let Some(old) = old {
             memory.moved = old.moved_to(&memory);
         }

@@ -26,9 +26,16 @@ impl ByKey for Rendezvous {
     }
 }
 
+/// How many are asked one by one before all are.
+const QUICK_MAX: usize = 4;
+
 /// Of the candidates that `suits`, the one that scores highest for `key`; the first of equals. The weights are the configured
 /// ones: a share that moves must not move keys.
 pub(super) fn highest(memory: &Memory, key: u64, suits: impl Fn(usize) -> bool) -> Option<usize> {
+    // Most often one of the first few does, and no other is asked.
+    if let Some(index) = memory.lineup.in_order(key).take(QUICK_MAX).find(|index| suits(*index)) {
+        return Some(index);
+    }
     let mut best: Option<(usize, Wait)> = None;
     for (index, wait) in memory.waits(key).enumerate() {
         if best.is_none_or(|(_, best)| wait.is_shorter(best)) && suits(index) {

@@ -70,9 +70,14 @@ impl<const IS_ASKED: bool> Measure for Told<IS_ASKED> {
         told(candidate, self.now).unwrap_or(if IS_ASKED { PASSED_OVER } else { in_flight + 1 })
     }
 
-    fn capacity(&self, candidate: &Candidate) -> u64 {
+    fn capacity(&self, candidate: &Candidate) -> u32 {
         let is_passed_over = IS_ASKED && self.is_heard && told(candidate, self.now).is_none();
         // Whatever its weight, it is behind all others.
-        if is_passed_over { 1 } else { u64::from(candidate.share.units()) }
+        if is_passed_over { 1 } else { candidate.share.units() }
+    }
+
+    /// Servers tell at any time.
+    fn is_dated(&self, _: Timestamp) -> bool {
+        true
     }
 }

@@ -11,6 +11,7 @@ use crate::pure::pool::{PoolView, Wanted};
 pub(super) struct Standing {
     seen: Option<(u64, Wanted)>,
     shares: Vec<u32>,
+    version: u64,
 }
 
 impl Standing {
@@ -28,7 +29,13 @@ impl Standing {
             has_changed |= *share != new;
             *share = new;
         }
+        self.version += 1;
         has_changed
+    }
+
+    /// Another number each time that the shares were brought up to date.
+    pub(super) const fn version(&self) -> u64 {
+        self.version
     }
 
     /// The share of every candidate.

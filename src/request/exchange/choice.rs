@@ -15,6 +15,7 @@ use crate::request::exchange::failure::Failure;
 use crate::request::exchange::queueing;
 use crate::request::stream::ServerStream;
 use crate::request::upstream::Owner;
+use crate::shared::choices::Own;
 use crate::shared::choose::Ask;
 use crate::shared::lease::{Admitted, Lease, PoolRef, Refused};
 use crate::shared::outcome::Outcome;
@@ -55,16 +56,10 @@ pub async fn choose(
     if tried.is_empty() {
         forward.record.budget.note_request(now);
     }
-    let at_once = if channel.scratch.persisting.is_none() {
-        let pool = PoolRef { index: forward.index, name: &forward.pool.name };
-        worker.admission.place_at_once(pool, &Ask { key: forward.key, own: None, tried, now })
-    } else {
-        None
-    };
-    let lease = match at_once {
-        Some(lease) => lease.map_err(refusal_of)?,
-        None => {
-            let lease = Box::pin(place(channel, forward, tried)).await?;
+    let lease = match place_at_once(channel, forward, tried, now) {
+        AtOnce::Settled(lease) => lease.map_err(refusal_of)?,
+        AtOnce::Later(own) => {
+            let lease = Box::pin(place(channel, forward, tried, own)).await?;
             now = channel.connection.worker.now();
             lease
         }
@@ -79,13 +74,44 @@ pub async fn choose(
     Ok(Choice { pool: Arc::clone(&forward.pool), lease, wants_fresh, repeats, is_reused: false, active, chosen: now })
 }
 
-/// A place in a pool whose clients have servers of their own, or whose requests wait for places.
-#[cold]
-async fn place(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried) -> Result<Lease, Failure> {
+/// What comes of a choice without a wait.
+enum AtOnce {
+    /// There is a place, or none.
+    Settled(Result<Lease, Refused>),
+    /// It may have to wait, or the client belongs to another server since: whom it belongs to.
+    Later(Option<Own>),
+}
+
+/// A place in a pool without a queue, where no other request of the same client has made another choice meanwhile.
+#[inline]
+fn place_at_once(channel: &mut Channel<'_>, forward: &Forward, tried: &Tried, now: Timestamp) -> AtOnce {
+    let worker = &channel.connection.worker;
+    let persisting = channel.scratch.persisting.as_mut();
+    let own = persisting.as_ref().and_then(|persisting| persisting.own(now));
     let pool = PoolRef { index: forward.index, name: &forward.pool.name };
-    let now = channel.connection.worker.now();
-    let persisting = channel.scratch.persisting.as_ref();
-    let mut own = persisting.and_then(|persisting| persisting.own(now));
+    let ask = Ask { key: forward.key, own: own.map(|own| own.slot), tried, now };
+    match (worker.admission.place_at_once(pool, &ask), persisting) {
+        (None, _) => AtOnce::Later(own),
+        (Some(Ok(lease)), Some(persisting)) => match persisting.settle(worker, &forward.pool, own, &lease, now) {
+            Ok(()) => AtOnce::Settled(Ok(lease)),
+            Err(other) => {
+                lease.withdraw();
+                AtOnce::Later(Some(other))
+            }
+        },
+        (Some(lease), _) => AtOnce::Settled(lease),
+    }
+}
+
+/// A place in a pool whose requests wait for places, or for a client whose server others have chosen.
+#[cold]
+async fn place(
+    channel: &mut Channel<'_>,
+    forward: &Forward,
+    tried: &Tried,
+    mut own: Option<Own>,
+) -> Result<Lease, Failure> {
+    let pool = PoolRef { index: forward.index, name: &forward.pool.name };
     loop {
         let worker = &channel.connection.worker;
         let ask = Ask { key: forward.key, own: own.map(|own| own.slot), tried, now: worker.now() };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::base::id::{PoolIndex, ServerSlot};
-use crate::base::time::{self, Timestamp, UnixTime};
+use crate::base::time::Timestamp;
 use crate::pure::decision::Seen;
 use crate::pure::head::Fields;
 use crate::pure::persistence::cookie::{push_set_cookie, set_value, strip_cookie};
@@ -12,7 +12,6 @@ use crate::pure::persistence::token::ServerTag;
 use crate::pure::persistence::{Claim, CookieForm, Persistence, Shown, learned_key, read_claim};
 use crate::pure::pool::Pool;
 use crate::request::connection::Connection;
-use crate::request::process::Process;
 use crate::request::worker::Worker;
 use crate::shared::choices::{Own, Settled};
 use crate::shared::counters::PoolRecord;
@@ -40,11 +39,6 @@ pub struct Persisting {
     served: Option<ServerSlot>,
 }
 
-/// The time of cookies; pools without one do not need it.
-fn wall_time(persistence: &Persistence) -> UnixTime {
-    if persistence.cookie.is_some() { UnixTime::of(time::wall_clock()) } else { UnixTime::default() }
-}
-
 impl Persisting {
     /// Notes what the request shows of whom its client belongs to, where the pool keeps anybody; our cookie is taken out of the
     /// head that a server gets, where `pool` hides it.
@@ -70,7 +64,7 @@ impl Persisting {
         persistence: &Arc<Persistence>,
     ) -> Self {
         let shared = &*connection.worker.shared;
-        let now = wall_time(persistence);
+        let now = connection.worker.unix_time();
         let shown = Shown {
             fields: seen.fields,
             raw_path: seen.raw_path,
@@ -142,20 +136,20 @@ impl Persisting {
 
     /// Learns from the head of the server's answer, and puts our cookie behind the head that `out` ends with.
     pub fn answer(&self, connection: &Connection, answer: Fields<'_>, out: &mut Vec<u8>) {
-        let process = &*connection.worker.shared;
+        let worker = &connection.worker;
         if let (Some(form), Some(served)) = (&self.persistence.learn, self.served)
             && let Some(value) = set_value(answer, &form.name)
         {
-            self.record.choices().set(learned_key(form, value, process.choices_seed), served, connection.worker.now());
+            self.record.choices().set(learned_key(form, value, worker.shared.choices_seed), served, worker.now());
         }
         if let (Some(form), Some(server)) = (&self.persistence.cookie, self.gives) {
-            self.give(process, form, server, out, connection.stream.tls_version().is_some());
+            self.give(worker, form, server, out, connection.stream.tls_version().is_some());
         }
     }
 
-    fn give(&self, process: &Process, form: &CookieForm, server: ServerTag, out: &mut Vec<u8>, is_tls: bool) {
-        let now = wall_time(&self.persistence);
-        let token = process.sealer.as_ref().and_then(|sealer| sealer.seal(self.persistence.pool, server, now));
+    fn give(&self, worker: &Worker, form: &CookieForm, server: ServerTag, out: &mut Vec<u8>, is_tls: bool) {
+        let now = worker.unix_time();
+        let token = worker.shared.sealer.as_ref().and_then(|sealer| sealer.seal(self.persistence.pool, server, now));
         let Some(token) = token else { return };
         // Before the empty line.
         out.truncate(out.len().saturating_sub(2));

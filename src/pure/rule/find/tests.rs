@@ -22,14 +22,7 @@ impl Head {
     pub(crate) fn new<N: AsRef<str>, V: AsRef<str>>(fields: &[(N, V)]) -> Self {
         let mut head = Self { bytes: Vec::new(), list: Vec::new() };
         for (name, value) in fields {
-            let known = match name.as_ref().to_ascii_lowercase().as_str() {
-                "accept" => Known::Accept,
-                "content-type" => Known::ContentType,
-                "cookie" => Known::Cookie,
-                "set-cookie" => Known::SetCookie,
-                "sec-fetch-dest" => Known::SecFetchDest,
-                _ => Known::Other,
-            };
+            let known = Known::of(name.as_ref().as_bytes());
             let (name, value) = (head.push(name.as_ref()), head.push(value.as_ref()));
             head.list.push(Field { name, value, known, hop_by_hop: false });
         }

@@ -1,5 +1,7 @@
 //! Golden orders of the schedulers that count, worked by hand from the kernel's rules; each pick stays in flight unless said.
 
+use std::time::Duration;
+
 use super::*;
 
 /// Picks of a pool whose requests stay in flight, as letters.
@@ -77,11 +79,7 @@ fn fb_wlc_goes_by_what_was_seen_and_by_weights_until_then() {
     assert_eq!(picker.pick(&changed(&candidates, &Tried::NONE)), Some(1));
     // The first finishes 100 in a busy second, the second 20.
     for (candidate, millis) in candidates.iter().zip([10, 50]) {
-        for number in 0..20u64 {
-            let at = Timestamp::from_nanos(number * 100_000_000);
-            candidate.load.pace.begins(at);
-            candidate.load.pace.ends(at + std::time::Duration::from_millis(millis), true, 0);
-        }
+        finishes(candidate, millis, 20);
     }
     // 2/100 against 1/20.
     assert_eq!(picker.pick(&changed(&candidates, &Tried::NONE)), Some(0));
@@ -89,11 +87,51 @@ fn fb_wlc_goes_by_what_was_seen_and_by_weights_until_then() {
     assert_eq!(picker.pick(&changed(&candidates, &Tried::NONE)), Some(1));
 }
 
+/// The server finishes, one after the other, answers that take so long.
+fn finishes(candidate: &Candidate, millis: u64, count: u64) {
+    for number in 0..count {
+        let at = Timestamp::from_nanos(number * 100_000_000);
+        candidate.load.pace.begins(at);
+        candidate.load.pace.ends(at + Duration::from_millis(millis), true, 0);
+    }
+}
+
+#[test]
+fn fb_wlc_looks_again_at_what_was_seen_after_a_millisecond() {
+    let candidates = pool(&[1, 1]);
+    finishes(&candidates[0], 10, 20);
+    finishes(&candidates[1], 50, 20);
+    candidates[0].load.set_active(1);
+    let scheduler = build(&Method::SeenCapacity(Ties::First).into(), &Arc::default(), Phase::Start);
+    let view = changed(&candidates, &Tried::NONE);
+    let pick = |micros: u64| {
+        let now = Timestamp::ZERO + Duration::from_micros(micros);
+        scheduler.pick(&view, None, now, &mut Rng::new(1), &mut Trace::off())
+    };
+    assert_eq!(pick(5_000_000), Pick::Server(0));
+    finishes(&candidates[1], 1, 1_000);
+    assert_eq!([pick(5_000_900), pick(5_001_000)], [Pick::Server(0), Pick::Server(1)]);
+}
+
+#[test]
+fn where_no_two_can_be_drawn_of_a_large_pool_a_change_is_seen() {
+    for method in [Method::WeightedLeastConnections(Ties::Rotate), Method::SeenCapacity(Ties::Rotate)] {
+        let mut candidates = pool(&[1; 70]);
+        let mut picker = Picker::new(&method, Phase::Seeded(1));
+        for only in [3, 69, 5, 3] {
+            for (index, candidate) in candidates.iter_mut().enumerate() {
+                candidate.state = if index == only { State::Up } else { State::Maintenance };
+            }
+            assert_eq!(picker.pick(&changed(&candidates, &Tried::NONE)), Some(only));
+        }
+    }
+}
+
 #[test]
 fn peak_ewma_avoids_the_slow() {
     let candidates = pool(&[1, 1, 1]);
     for (candidate, millis) in candidates.iter().zip([100, 1, 1]) {
-        candidate.load.pace.answers(Timestamp::ZERO, std::time::Duration::from_millis(millis), 1);
+        candidate.load.pace.answers(Timestamp::ZERO, Duration::from_millis(millis), 1);
     }
     let mut picker = Picker::new(&Method::PeakEwma, Phase::Seeded(3));
     // Whoever it is drawn with is better.

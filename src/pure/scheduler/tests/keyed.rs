@@ -230,6 +230,25 @@ fn cbr_gives_a_hot_key_several_homes() {
 }
 
 #[test]
+fn in_a_large_pool_cbr_takes_no_key_for_hot_by_its_first_requests() {
+    let candidates = pool(&[1; 2_000]);
+    let mut scheduler = ByKey::of(&CBR, &candidates);
+    for round in 0..3 {
+        for number in 0..1_000 {
+            scheduler.pick(&candidates, key(number)).unwrap();
+        }
+        let most = (0..1_000).map(|number| servers_of(&scheduler.memory, key(number)).len()).max();
+        assert_eq!(most, Some(1), "{round}");
+    }
+    // One that is hot has homes among those that are drawn for it, whatever it finds there.
+    for _ in 0..1_000 {
+        let home = scheduler.pick(&candidates, key(0)).unwrap();
+        candidates[home].load.try_reserve(None);
+    }
+    assert_eq!(servers_of(&scheduler.memory, key(0)).len(), 8);
+}
+
+#[test]
 fn cbr_leaves_home_only_where_waiting_costs_more_than_a_miss_and_stays_where_it_went() {
     let candidates = pool(&[1; 2]);
     let mut scheduler = ByKey::of(&CBR, &candidates);
