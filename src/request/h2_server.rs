@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::yield_now;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::base::id::ServerSlot;
 use crate::base::time::Timestamp;
@@ -37,6 +37,9 @@ pub const CONNECTIONS_MAX: usize = 256;
 
 /// How often a connection is given the turn to look at what has arrived, before a request that can't be repeated is put on it.
 const LOOKS_MAX: usize = 3;
+
+/// How often a server that allows no stream at present is looked at again.
+const CLOSED_PAUSE: Duration = Duration::from_millis(50);
 
 /// A server, as a request that goes there knows it.
 #[derive(Clone, Copy, Debug)]
@@ -171,6 +174,8 @@ impl Shelf {
 enum Wait {
     Dial(Rc<Dial>),
     Place(Rc<Notify>),
+    /// The server allows no stream at present; a further connection would be the same.
+    Opening,
 }
 
 /// The connections of one worker.
@@ -210,6 +215,8 @@ impl H2Connections {
             }
             match self.with_shelf(&target, |shelf| self.begin_wait(shelf, &target)) {
                 Some(Wait::Dial(dial)) => dial.wait().await?,
+                // Nobody is told when that changes.
+                Some(Wait::Opening) => sleep(CLOSED_PAUSE).await,
                 Some(Wait::Place(freed)) => {
                     timeout(target.timeout, freed.notified()).await.map_err(|_| DialError::Full)?;
                 }
@@ -227,6 +234,9 @@ impl H2Connections {
             return Wait::Dial(Rc::clone(dial));
         }
         shelf.links.retain(|open| !open.link.is_spent());
+        if shelf.links.iter().any(|open| open.link.streams_max() == 0) {
+            return Wait::Opening;
+        }
         if shelf.links.len() + shelf.dials.len() >= CONNECTIONS_MAX {
             return Wait::Place(Rc::clone(&shelf.freed));
         }

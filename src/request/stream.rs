@@ -200,6 +200,14 @@ impl ClientStream {
         }
     }
 
+    /// Waits for the client to give up what it has asked for, whatever else it has sent. Only a stream of HTTP/2 tells.
+    pub fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => Poll::Pending,
+            Self::H2(stream) => stream.poll_lost(context),
+        }
+    }
+
     /// Bytes that the system holds for the client and that it has not acknowledged.
     pub fn unacknowledged(&self) -> Option<usize> {
         unacknowledged(&self.socket()?)

@@ -16,6 +16,7 @@ use std::task::{Context, Poll, Waker, ready};
 pub use self::link::{Link, STREAM_WINDOW, STREAMS_MAX};
 use crate::base::h2_reset::H2Reset;
 use crate::base::time::{self, Timestamp};
+use crate::pure::h2::field_rules::Malformed;
 use crate::pure::h2::hpack::{Encoder, FieldBlock};
 use crate::pure::h2::multiplexer::{Arrival, Multiplexer, News, OwnSettings, StreamEnd, StreamKey};
 
@@ -336,6 +337,14 @@ impl Handle {
     /// Takes the head that is next.
     pub fn take_head(&self) -> Option<FieldBlock> {
         self.shared.multiplexer.borrow_mut().take_head(self.key)
+    }
+
+    /// So many bytes of data are to come in all, as the stream's head says.
+    ///
+    /// # Errors
+    /// [`Malformed`] where it is known already that they are not so many.
+    pub fn expect(&self, length: u64) -> Result<(), Malformed> {
+        self.shared.multiplexer.borrow_mut().expect(self.key, length)
     }
 
     /// Takes the trailers, where all else has been taken.

@@ -32,7 +32,7 @@ use crate::pure::h2::order::OrderGuard;
 const OUT_MAX: usize = 64 * 1024;
 /// What may wait before nothing more should be read.
 const CLOGGED: usize = 2 * OUT_MAX;
-/// Streams beyond the limit whose client has given them up before we have looked at them.
+/// Streams beyond twice the limit whose client has given them up and that are still held.
 const PENDING_RESETS: usize = 32;
 /// The window that both sides begin with (RFC 9113 6.9.2).
 const WINDOW: u32 = 65_535;

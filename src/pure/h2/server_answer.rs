@@ -18,10 +18,19 @@ use crate::pure::head::Known;
 pub enum AnswerBody {
     /// There is none.
     None,
-    /// As it is: so many bytes, which its head says.
-    Length(u64),
+    /// As it is: its length is said.
+    Length,
     /// In chunks.
     Chunked,
+}
+
+/// The body of an answer whose head has been written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Body {
+    /// How it is framed in HTTP/1.1.
+    pub framing: AnswerBody,
+    /// How many bytes of data come, where the head says so and some may come.
+    pub length: Option<u64>,
 }
 
 /// What the answer answers, and what is known of its body.
@@ -56,22 +65,22 @@ pub fn push_head(
     status: u16,
     fields: &FieldBlock,
     circumstances: Circumstances,
-) -> Result<AnswerBody, Malformed> {
+) -> Result<Body, Malformed> {
     if status < 200 {
         return Err(Malformed);
     }
     let length = content_length(fields)?;
     let never_has_content = matches!(status, 204 | 304) || circumstances.is_to_head;
-    let body = match length {
+    let framing = match length {
         _ if never_has_content || circumstances.is_ended => AnswerBody::None,
-        Some(length) if !announces_trailers(fields) => AnswerBody::Length(length),
+        Some(_) if !announces_trailers(fields) => AnswerBody::Length,
         Some(_) | None => AnswerBody::Chunked,
     };
     push_status(out, status);
     push_fields(out, fields);
-    match body {
+    match framing {
         AnswerBody::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-        AnswerBody::None | AnswerBody::Length(_) => {
+        AnswerBody::None | AnswerBody::Length => {
             let is_known_empty = circumstances.is_ended && !never_has_content;
             // A 204 has no length (RFC 9110 8.6).
             let length = length.filter(|_| status != 204).or(is_known_empty.then_some(0));
@@ -83,7 +92,7 @@ pub fn push_head(
         }
     }
     out.extend_from_slice(b"\r\n");
-    Ok(body)
+    Ok(Body { framing, length: length.filter(|_| !never_has_content) })
 }
 
 /// Appends the head of an interim answer, whose status that is.

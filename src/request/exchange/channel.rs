@@ -412,11 +412,18 @@ impl<'a> Channel<'a> {
     /// Notices that the client went away while there is nothing to read for the upload. What a pipelining client has sent
     /// stays in its buffer for the next exchange.
     fn poll_client_end(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
-        if self.scratch.upload.is_ended() { self.read_ahead(context) } else { Ok(()) }
+        if self.scratch.upload.is_ended() {
+            return self.read_ahead(context);
+        }
+        // The server may take nothing for long, so that nothing is read of the client.
+        if self.connection.stream.poll_lost(context).is_ready() { Err(Failure::ClientGone) } else { Ok(()) }
     }
 
     /// Reads what the client sends, as long as there is room for it.
     fn read_ahead(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
+        if !self.client_buffer.has_room() && self.connection.stream.poll_lost(context).is_ready() {
+            return Err(Failure::ClientGone);
+        }
         while self.client_buffer.has_room() && !self.has_client_ended {
             // Most of the time there is nothing, and that is cheaper to learn without a read.
             if self.connection.stream.poll_readable(context).is_pending() {

@@ -111,7 +111,7 @@ impl Answer {
             match (ready!(stream.poll_arrival(context))?, &mut self.state) {
                 (Arrival::Head, State::Head(_)) => {
                     let Some(fields) = stream.take_head() else { return Poll::Ready(Err(Fault::Malformed)) };
-                    self.take_head(&fields, stream.is_received())?;
+                    self.take_head(&fields, stream)?;
                     return Poll::Ready(Ok(true));
                 }
                 (Arrival::Data(_), State::Body(AnswerBody::None)) => {
@@ -119,9 +119,6 @@ impl Answer {
                     stream.discard();
                 }
                 (Arrival::Data(count), State::Body(body)) => {
-                    if let AnswerBody::Length(left) = body {
-                        *left = left.checked_sub(count as u64).ok_or(Fault::Malformed)?;
-                    }
                     self.inbound.put(count, *body == AnswerBody::Chunked);
                     return Poll::Ready(Ok(true));
                 }
@@ -148,7 +145,7 @@ impl Answer {
         }
     }
 
-    fn take_head(&mut self, fields: &FieldBlock, is_ended: bool) -> Result<(), Fault> {
+    fn take_head(&mut self, fields: &FieldBlock, stream: &Handle) -> Result<(), Fault> {
         let status = status_of(fields)?;
         self.inbound.stage().reserve(fields.size() + MORE);
         if status < 200 {
@@ -164,8 +161,12 @@ impl Answer {
             }
             Expected::Switch { .. } => false,
         };
-        let body = push_head(self.inbound.stage(), status, fields, Circumstances { is_to_head, is_ended })?;
-        self.state = State::Body(body);
+        let circumstances = Circumstances { is_to_head, is_ended: stream.is_received() };
+        let body = push_head(self.inbound.stage(), status, fields, circumstances)?;
+        if let Some(length) = body.length {
+            stream.expect(length)?;
+        }
+        self.state = State::Body(body.framing);
         Ok(())
     }
 }

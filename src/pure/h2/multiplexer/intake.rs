@@ -66,7 +66,8 @@ impl Multiplexer {
         }
         match self.own.role {
             Role::Server => self.order.note(frame)?,
-            Role::Client if frame.stream <= self.newest_own => {}
+            // We let no server open streams of its own, which would be those with even numbers.
+            Role::Client if frame.stream <= self.newest_own && (frame.stream == 0 || frame.stream % 2 == 1) => {}
             Role::Client if matches!(frame.kind, FrameKind::Priority | FrameKind::Unknown) => {}
             Role::Client => return Err(Fault::Protocol),
         }
@@ -126,6 +127,9 @@ impl Multiplexer {
             // Padding counts like data (RFC 9113 6.1).
             self.give_back(self.data.left - left);
             self.data.left = left;
+            if left == 0 && !self.frame.ends_stream() && self.own.role == Role::Server {
+                self.note_in_vain()?;
+            }
         }
         let data = payload.get(..self.data.left as usize).unwrap_or(payload);
         if data.is_empty() {
@@ -233,6 +237,7 @@ impl Multiplexer {
                 return self.take_request(id, ends_stream, fields);
             }
             // For a stream that has been given up.
+            None if self.own.role == Role::Server => self.note_in_vain()?,
             None => {}
         }
         Ok(())
@@ -246,13 +251,11 @@ impl Multiplexer {
             return self.note_in_vain();
         }
         let streams_max = self.own.streams_max as usize;
-        if self.streams.open() >= streams_max {
+        // Of those that have been given up some may not have been looked at since.
+        if self.streams.open() >= streams_max || self.streams.len() >= 2 * streams_max + PENDING_RESETS {
             let code = H2Reset::REFUSED_STREAM.0.to_be_bytes();
             push_frame(&mut self.out, FrameKind::RstStream, 0, id, &code);
             return self.note_in_vain();
-        }
-        if self.streams.len() >= streams_max + PENDING_RESETS {
-            return Err(Fault::Flood);
         }
         self.flood.note_request();
         let mut stream = Stream::new(self.peer.stream_window, self.own.stream_window);

@@ -2,6 +2,7 @@
 
 use super::stream::{Arrival, StreamEnd};
 use super::{CLOGGED, Ending, Multiplexer, StreamKey};
+use crate::pure::h2::field_rules::Malformed;
 use crate::pure::h2::frames::{END_HEADERS, END_STREAM, FrameHeader, FrameKind, HEADER, PAYLOAD_MAX, push_frame};
 use crate::pure::h2::hpack::{Encoder, FieldBlock};
 
@@ -67,6 +68,17 @@ impl Multiplexer {
     pub fn take_head(&mut self, key: StreamKey) -> Option<FieldBlock> {
         let stream = self.streams.get_mut(key)?;
         stream.interim.pop_front().or_else(|| stream.head.take())
+    }
+
+    /// So many bytes of data are to come in all, as the stream's head says.
+    ///
+    /// # Errors
+    /// [`Malformed`] where more have come already, or the other side has ended the stream with less.
+    pub fn expect(&mut self, key: StreamKey, length: u64) -> Result<(), Malformed> {
+        let Some(stream) = self.streams.get_mut(key) else { return Ok(()) };
+        let is_right = if stream.is_received { stream.received == length } else { stream.received <= length };
+        stream.expected = Some(length);
+        if is_right { Ok(()) } else { Err(Malformed) }
     }
 
     /// Takes the trailers, where all else has been taken.

@@ -195,7 +195,7 @@ proptest! {
             if opened.len() < 9 {
                 opened.extend(multiplexer.open().ok());
             }
-            prop_assert!(multiplexer.streams.len() <= SERVER.streams_max as usize + PENDING_RESETS);
+            prop_assert!(multiplexer.streams.len() <= 2 * SERVER.streams_max as usize + PENDING_RESETS);
             prop_assert!(multiplexer.news.len() <= 64, "{} news", multiplexer.news.len());
             multiplexer.take_news(&mut Vec::new());
         }
@@ -376,7 +376,7 @@ fn streams_above_the_limit_are_refused_and_those_given_up_in_haste_are_a_flood()
         server.receive(&request(stream, true), NOW);
     }
     assert_eq!(resets(&mut server), [(9, H2Reset::REFUSED_STREAM.0)]);
-    for round in 0..100 {
+    for round in 0..1_000 {
         let stream = 11 + 2 * round;
         server.receive(&frame(FrameKind::RstStream, 0, stream - if round == 0 { 4 } else { 2 }, &[0; 4]), NOW);
         server.receive(&request(stream, true), NOW);
@@ -664,4 +664,67 @@ fn streams_get_their_identities_in_the_order_their_heads_go() {
     assert!(!client.has_output(), "nobody has heard of it");
     client.lose();
     assert_eq!(client.end_of(late), Some(StreamEnd::Lost));
+}
+
+#[test]
+fn an_answer_that_is_not_as_long_as_it_says_is_never_whole() {
+    for (pieces, is_malformed) in
+        [(&["hello"][..], false), (&["hel"], true), (&["hello", "!"], true), (&["hello!"], true)]
+    {
+        for knows_first in [true, false] {
+            let (mut client, key) = asking(CLIENT);
+            let expect = |client: &mut Multiplexer, is_due: bool| is_due && client.expect(key, 5).is_err();
+            client.receive(&frame(FrameKind::Headers, END_HEADERS, 1, &[0x88]), NOW);
+            client.take_head(key);
+            let mut was_malformed = expect(&mut client, knows_first);
+            let mut came = Vec::new();
+            for (number, piece) in pieces.iter().enumerate() {
+                let flags = if number + 1 == pieces.len() { END_STREAM } else { 0 };
+                client.receive(&frame(FrameKind::Data, flags, 1, piece.as_bytes()), NOW);
+                if knows_first {
+                    client.take_data(key, &mut came, 100);
+                }
+            }
+            was_malformed |= expect(&mut client, !knows_first);
+            was_malformed |= client.end_of(key) == Some(StreamEnd::Malformed);
+            assert_eq!(was_malformed, is_malformed, "{pieces:?} {knows_first}");
+            assert!(!is_malformed || came.len() < 5, "{pieces:?}");
+        }
+    }
+}
+
+#[test]
+fn heads_for_streams_of_long_ago_are_paid_for() {
+    let mut server = server();
+    for stream in [1, 1001] {
+        server.receive(&request(stream, true), NOW);
+        let key = server.next_opened().unwrap();
+        server.release(key);
+    }
+    let borne = (0..5_000).take_while(|_| {
+        server.receive(&request(1, true), NOW);
+        server.fault().is_none()
+    });
+    assert!(borne.count() <= 1_000);
+    assert_eq!(server.fault(), Some(Fault::Flood));
+}
+
+#[test]
+fn data_that_is_padding_alone_is_paid_for_like_empty_data() {
+    let mut server = server();
+    server.receive(&request(1, false), NOW);
+    let _held = server.next_opened();
+    let borne = (0..5_000).take_while(|_| {
+        server.receive(&frame(FrameKind::Data, 8, 1, &[0]), NOW);
+        server.fault().is_none()
+    });
+    assert!(borne.count() <= 1_000);
+}
+
+#[test]
+fn a_server_opens_no_streams_of_its_own() {
+    let (mut client, _) = asking(CLIENT);
+    ask(&mut client);
+    client.receive(&frame(FrameKind::Headers, END_HEADERS, 2, &[0x88]), NOW);
+    assert_eq!(client.fault(), Some(Fault::Protocol));
 }

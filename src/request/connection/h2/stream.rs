@@ -241,6 +241,11 @@ impl H2Stream {
         if self.outlet == Outlet::Over { Poll::Pending } else { self.handle.poll_end(context).map(io_error) }
     }
 
+    /// Waits for the end of the stream before its time, whatever lies there to be read.
+    pub fn poll_lost(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.handle.poll_end(context).map(drop)
+    }
+
     /// Writes an answer's head, whole, and what there is room for of what follows it.
     pub fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let mut used = 0;
