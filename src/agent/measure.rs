@@ -39,7 +39,7 @@ const FRESH: Duration = Duration::from_millis(90);
 /// The listener is asked for as often.
 const LISTENER: Duration = FRESH;
 /// While no connection comes or goes, they are counted this often.
-const RECOUNT: Duration = Duration::from_secs(2);
+const RECOUNT: Duration = Duration::from_secs(10);
 /// So many sockets more or fewer, and the connections are counted again.
 const MOVED: u32 = 15;
 
