@@ -9,6 +9,8 @@ mod given_file;
 mod liveness;
 mod measure;
 mod own_check;
+mod pulse;
+mod readiness;
 mod services;
 mod speaker;
 mod state_log;

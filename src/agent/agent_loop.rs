@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use crate::agent::liveness::Liveness;
 use crate::agent::measure::Measure;
 use crate::agent::own_check::OwnCheck;
+use crate::agent::pulse::Pulse;
 use crate::agent::services::Services;
 use crate::agent::speaker::{Arrival, Speaker};
 use crate::agent::state_log::StateLog;
@@ -47,18 +47,17 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Runs until SIGTERM or SIGINT.
+    /// Runs until SIGTERM or SIGINT. As a task of the runtime: one that a runtime is blocked on is woken by a system call.
     ///
     /// # Errors
-    /// Where signals can't be heard.
+    /// Where signals can't be heard, or there is no timer.
     pub async fn run(mut self, mut arrivals: mpsc::Receiver<Arrival>) -> std::io::Result<()> {
         let mut ends: [Signal; 2] = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
-        let mut looks = interval(SAMPLE);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let looks = Pulse::every(SAMPLE)?;
         let [terminate, interrupt] = &mut ends;
         loop {
             tokio::select! {
-                _ = looks.tick() => self.look(),
+                Ok(()) = looks.beat() => self.look(),
                 Some(arrival) = arrivals.recv() => self.hear(&arrival),
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,

@@ -193,7 +193,7 @@ fn run(options: Options) -> Result<(), AgentError> {
             restarting: None,
             log: StateLog::default(),
         };
-        agent.run(arrivals).await.map_err(AgentError::from)
+        Ok(tokio::spawn(agent.run(arrivals)).await.map_err(std::io::Error::from)??)
     })
 }
 

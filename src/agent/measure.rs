@@ -25,6 +25,7 @@ use process_tree::{ProcessTree, run_queue};
 pub use process_tree::{Stat, processes};
 use rate::Rate;
 pub use sockets::Sockets;
+use sockets::Turnover;
 pub use thrift::Thrift;
 
 /// Figures may take one part in so many of a core's time, and so may counting connections while nothing presses.
@@ -37,6 +38,8 @@ const PRESSED: u32 = 20;
 const FRESH: Duration = Duration::from_millis(90);
 /// The listener is asked for as often.
 const LISTENER: Duration = FRESH;
+/// While no connection comes or goes, they are counted this often.
+const RECOUNT: Duration = Duration::from_secs(10);
 /// So many sockets more or fewer, and the connections are counted again.
 const MOVED: u32 = 15;
 
@@ -81,6 +84,8 @@ pub struct Measure {
     reading: Thrift,
     read_at: Option<Timestamp>,
     bound: u32,
+    /// How connections had come and gone when they were last counted, and when that was.
+    counted: Option<(Turnover, Timestamp)>,
     listened_at: Option<Timestamp>,
     is_listening: bool,
     is_full: bool,
@@ -131,6 +136,7 @@ impl Measure {
             reading: Thrift::default(),
             read_at: None,
             bound: 0,
+            counted: None,
             listened_at: None,
             is_listening: false,
             is_full: false,
@@ -151,7 +157,7 @@ impl Measure {
 
     /// Looks at the network namespace of that process from now on. What rose in another is forgotten.
     fn enter_namespace_of(&mut self, process: i32) {
-        self.listened_at = None;
+        (self.listened_at, self.counted) = (None, None);
         self.sockets = Sockets::of(Some(process));
         self.network = ProcFile::open_list(self.sockets.folder().join("dev")).ok();
         self.rates = Rates { disk: std::mem::take(&mut self.rates.disk), ..Rates::default() };
@@ -202,10 +208,18 @@ impl Measure {
         } else {
             AT_REST
         };
-        if is_asked || self.counting.allows(now, parts) {
+        if !is_asked && !self.counting.allows(now, parts) {
+            return;
+        }
+        let turnover = self.sockets.turnover();
+        let is_same = |(last, at): (Turnover, Timestamp)| Some(last) == turnover && now.since(at) < RECOUNT;
+        if !is_asked && parts == AT_REST && self.counted.is_some_and(is_same) {
+            self.counting.spare(now);
+        } else {
             let sockets = &mut self.sockets;
             self.figures.connections = self.counting.spend(now, || sockets.connections(port));
             self.bound = bound;
+            self.counted = turnover.map(|turnover| (turnover, now));
         }
     }
 
@@ -225,7 +239,7 @@ impl Measure {
 
     fn read(&mut self, now: Timestamp) {
         let members = self.follow_members();
-        let cores = match &self.scope {
+        let cores = match &mut self.scope {
             Scope::Cgroup(cgroup) => cgroup.cores(&self.machine),
             Scope::Host | Scope::Processes => self.machine.cores,
         };
@@ -255,7 +269,7 @@ impl Measure {
         match (&mut self.scope, &self.tree) {
             (Scope::Host, _) => self.host.run_queue(),
             (Scope::Cgroup(_), _) => run_queue(of_cgroup.iter().copied()),
-            (Scope::Processes, Some(tree)) => run_queue(tree.members()),
+            (Scope::Processes, Some(tree)) => tree.run_queue(),
             (Scope::Processes, None) => None,
         }
     }

@@ -5,18 +5,21 @@
 //! balancer that does not answer it says so now and then.
 
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use socket2::SockRef;
-use tokio::net::UdpSocket;
+use rustix::net::{self, RecvFlags, SendFlags};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use crate::agent::contact::Contact;
+use crate::agent::readiness::watch;
 use crate::base::time::{self, UnixNanos};
 use crate::pure::feedback::acceptance::Obedience;
 use crate::pure::feedback::keys::AgentKeys;
@@ -48,7 +51,7 @@ struct Peer {
 /// An open socket, and the task that listens at it.
 #[derive(Debug)]
 struct Line {
-    socket: Arc<UdpSocket>,
+    socket: Arc<AsyncFd<OwnedFd>>,
     /// Whether the system has said that a report did not reach the balancer; who sees it is a matter of chance.
     is_refused: Arc<AtomicBool>,
     task: JoinHandle<()>,
@@ -194,8 +197,7 @@ impl Peer {
 
     fn send(&mut self, datagram: &[u8]) {
         let Some(line) = &self.line else { return };
-        // Past the runtime, which takes a socket that was just opened for full until it has looked.
-        match SockRef::from(&*line.socket).send(datagram) {
+        match net::send(line.socket.get_ref(), datagram, SendFlags::empty()).map_err(io::Error::from) {
             Ok(_) => {}
             // Nobody listened there for the last report, or the buffer is full: as if this one had been lost.
             Err(cause) if cause.kind() == ErrorKind::WouldBlock => {}
@@ -210,19 +212,24 @@ impl Peer {
     }
 }
 
-fn connect(balancer: SocketAddr) -> io::Result<UdpSocket> {
+fn connect(balancer: SocketAddr) -> io::Result<AsyncFd<OwnedFd>> {
     let any: SocketAddr =
         if balancer.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
-    let socket = std::net::UdpSocket::bind(any)?;
+    let socket = UdpSocket::bind(any)?;
     socket.connect(balancer)?;
     socket.set_nonblocking(true)?;
-    UdpSocket::from_std(socket)
+    watch(socket.into())
 }
 
-async fn listen(at: usize, socket: Arc<UdpSocket>, is_refused: Arc<AtomicBool>, arrivals: mpsc::Sender<Arrival>) {
+async fn listen(
+    at: usize,
+    socket: Arc<AsyncFd<OwnedFd>>,
+    is_refused: Arc<AtomicBool>,
+    arrivals: mpsc::Sender<Arrival>,
+) {
     let mut buffer = [0; DATAGRAM_MAX + 1];
     loop {
-        match socket.recv(&mut buffer).await {
+        match socket.async_io(Interest::READABLE, |socket| receive(socket, &mut buffer)).await {
             Ok(length) => {
                 let datagram = buffer.get(..length).unwrap_or_default().to_vec();
                 if arrivals.send((at, datagram)).await.is_err() {
@@ -236,6 +243,11 @@ async fn listen(at: usize, socket: Arc<UdpSocket>, is_refused: Arc<AtomicBool>, 
             }
         }
     }
+}
+
+fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let (length, _) = net::recv(socket, buffer, RecvFlags::empty())?;
+    Ok(length)
 }
 
 #[cfg(test)]

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use super::host::Machine;
-use super::proc_file::{ProcFile, read_number, read_once};
+use super::proc_file::ProcFile;
 use crate::pure::feedback::report::Use;
 
 /// Where cgroups are.
 const ROOT: &str = "/sys/fs/cgroup";
+/// Where version 1 has how much of a time a cgroup may use, and how long that time is.
+const V1_LIMITS: [&str; 2] = ["cpu.cfs_quota_us", "cpu.cfs_period_us"];
 /// The most members that are looked at.
 pub const MEMBERS_MAX: usize = 256;
 
@@ -16,24 +18,26 @@ pub const MEMBERS_MAX: usize = 256;
 #[error("there is no cgroup `{0}` below {ROOT}, of version 2 or 1")]
 pub struct NoCgroup(String);
 
-/// A cgroup's counters.
+/// A cgroup's counters and limits.
 #[derive(Debug)]
 pub struct Cgroup {
-    layout: Layout,
+    version: Version,
     processor: Option<ProcFile>,
+    processor_limits: Vec<ProcFile>,
     memory: Option<ProcFile>,
     memory_details: Option<ProcFile>,
+    memory_limit: Option<ProcFile>,
     disk: Option<ProcFile>,
     members: Option<ProcFile>,
 }
 
-/// Where the files of a cgroup are.
-#[derive(Clone, Debug)]
-enum Layout {
-    /// In one folder.
-    V2(PathBuf),
-    /// In one folder for each controller.
-    V1 { processor: PathBuf, memory: PathBuf },
+/// How the files of a cgroup are written.
+#[derive(Clone, Copy, Debug)]
+enum Version {
+    /// They are in one folder.
+    V2,
+    /// They are in one folder for each controller.
+    V1,
 }
 
 impl Cgroup {
@@ -66,7 +70,9 @@ impl Cgroup {
             memory_details: open(of("memory").join("memory.stat")),
             disk: open(of("blkio").join("blkio.throttle.io_service_bytes")),
             members: list(of("memory").join("cgroup.procs")).or_else(|| list(of("cpuacct").join("cgroup.procs"))),
-            layout: Layout::V1 { processor: of("cpu"), memory: of("memory") },
+            processor_limits: V1_LIMITS.iter().filter_map(|name| open(of("cpu").join(name))).collect(),
+            memory_limit: open(of("memory").join("memory.limit_in_bytes")),
+            version: Version::V1,
         })
     }
 
@@ -78,29 +84,29 @@ impl Cgroup {
             memory_details: open("memory.stat"),
             disk: open("io.stat"),
             members: ProcFile::open_list(folder.join("cgroup.procs")).ok(),
-            layout: Layout::V2(folder),
+            processor_limits: open("cpu.max").into_iter().collect(),
+            memory_limit: open("memory.max"),
+            version: Version::V2,
         }
     }
 
     /// The seconds that processors have worked for it, all together.
     pub fn processor_seconds(&mut self) -> Option<f64> {
         let text = self.processor.as_mut()?.read().ok()?;
-        match self.layout {
-            Layout::V2(_) => member(text, "usage_usec").map(|micros| micros / 1e6),
-            Layout::V1 { .. } => text.trim().parse::<f64>().ok().map(|nanos| nanos / 1e9),
+        match self.version {
+            Version::V2 => member(text, "usage_usec").map(|micros| micros / 1e6),
+            Version::V1 => text.trim().parse::<f64>().ok().map(|nanos| nanos / 1e9),
         }
     }
 
     /// The processors that it may use.
-    pub fn cores(&self, machine: &Machine) -> f64 {
-        let quota = match &self.layout {
-            Layout::V2(folder) => read_once(folder.join("cpu.max")).ok().and_then(|text| quota(&text)),
-            Layout::V1 { processor, .. } => {
-                let number = |name: &str| read_number(processor.join(name)).map(|number| number as f64);
-                number("cpu.cfs_quota_us")
-                    .zip(number("cpu.cfs_period_us"))
-                    .map(|(quota, period)| quota / period.max(1.0))
+    pub fn cores(&mut self, machine: &Machine) -> f64 {
+        let quota = match (self.version, self.processor_limits.as_mut_slice()) {
+            (Version::V2, [limit]) => limit.read().ok().and_then(quota),
+            (Version::V1, [quota, period]) => {
+                number(quota).zip(number(period)).map(|(quota, period)| quota / period.max(1.0))
             }
+            (Version::V1 | Version::V2, _) => None,
         };
         quota.filter(|quota| *quota > 0.0).unwrap_or(machine.cores).min(machine.cores)
     }
@@ -108,21 +114,22 @@ impl Cgroup {
     /// Its memory, without what the kernel keeps of files and would give back at once; `whole` is the machine's.
     pub fn memory(&mut self, whole: f64) -> Option<Use> {
         let used: f64 = self.memory.as_mut()?.read().ok()?.trim().parse().ok()?;
-        let (limit, name) = match &self.layout {
-            Layout::V2(folder) => (read_number(folder.join("memory.max")), "inactive_file"),
-            Layout::V1 { memory, .. } => (read_number(memory.join("memory.limit_in_bytes")), "total_inactive_file"),
+        let limit = self.memory_limit.as_mut().and_then(number);
+        let name = match self.version {
+            Version::V2 => "inactive_file",
+            Version::V1 => "total_inactive_file",
         };
         let cached = self.memory_details.as_mut().and_then(|file| member(file.read().ok()?, name)).unwrap_or(0.0);
-        let capacity = limit.map_or(whole, |limit| (limit as f64).min(whole));
+        let capacity = limit.map_or(whole, |limit| limit.min(whole));
         Some(Use { amount: (used - cached).max(0.0), capacity })
     }
 
     /// The bytes that it has read from disks and written to them.
     pub fn disk_bytes(&mut self) -> Option<f64> {
         let text = self.disk.as_mut()?.read().ok()?;
-        Some(match self.layout {
-            Layout::V2(_) => io_bytes(text),
-            Layout::V1 { .. } => text.lines().find_map(|line| line.strip_prefix("Total ")?.trim().parse().ok())?,
+        Some(match self.version {
+            Version::V2 => io_bytes(text),
+            Version::V1 => text.lines().find_map(|line| line.strip_prefix("Total ")?.trim().parse().ok())?,
         })
     }
 
@@ -131,6 +138,11 @@ impl Cgroup {
         let text = self.members.as_mut().and_then(|file| file.read().ok()).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).take(MEMBERS_MAX).collect()
     }
+}
+
+/// The number that is a file's whole text.
+fn number(file: &mut ProcFile) -> Option<f64> {
+    file.read().ok()?.trim().parse::<u64>().ok().map(|number| number as f64)
 }
 
 /// The value of a line `name value`.

@@ -2,11 +2,13 @@
 //! netlink (sock_diag(7)); from /proc/net/tcp and tcp6 where it does not answer, which costs more.
 //!
 //! Counting takes a walk through all connections of the machine, so it is not done where a cheaper look says enough:
-//! [`Sockets::bound`] is a number that the connections can't exceed.
+//! [`Sockets::bound`] is a number that the connections can't exceed, and while [`Sockets::turnover`] stays the same so do they. Who
+//! listens takes such a walk only where the listener that was seen last does not tell it.
 //!
 //! Each question has a number, which its answers carry: what is left of another that broke off is passed over. After a refusal the
 //! next question goes through a new netlink socket.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -24,6 +26,8 @@ const LISTENING: u32 = 10;
 const GET_SOCKETS: u16 = 18;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
+/// On an answer that is one of many, of which the last is [`NLMSG_DONE`].
+const NLM_F_MULTI: u16 = 2;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 /// The attribute of the filter, and its instructions: continue where the local port is at least, at most.
@@ -34,6 +38,11 @@ const PORT_AT_MOST: u8 = 3;
 const HEADER: usize = 16;
 const REQUEST: usize = 60;
 const FILTER: usize = 4 + 16;
+/// What stands before the identity of a socket, in a request and in an answer; the identity; and its last part, the number of the
+/// one socket that is meant.
+const FAMILY: usize = 4;
+const IDENTITY: usize = 48;
+const COOKIE: usize = 8;
 /// The offsets in an answer, behind its header.
 const STATE_AT: usize = 1;
 const PORT_AT: usize = 4;
@@ -46,6 +55,18 @@ const ANSWER_BUFFER: usize = 32 * 1024;
 pub struct Listening {
     /// Whether the connections that wait to be accepted are as many as may wait.
     pub is_full: bool,
+}
+
+/// The family and the identity of a socket that listens, as the kernel told them.
+type Listener = [u8; FAMILY + IDENTITY];
+
+/// What rises with each connection that is opened, either way, and the connections that are open: as long as these are the same, no
+/// connection of any port has come or gone, but that a client may have closed one that the service has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turnover {
+    opened: u64,
+    accepted: u64,
+    open: u64,
 }
 
 /// Neither the kernel nor /proc says which sockets there are.
@@ -63,6 +84,9 @@ pub struct Sockets {
     /// Which one it is, as /proc writes it.
     namespace: Option<PathBuf>,
     in_use: Vec<ProcFile>,
+    counters: Option<ProcFile>,
+    /// Of each port the listener that was seen last.
+    listeners: BTreeMap<u16, Listener>,
     buffer: Vec<u8>,
 }
 
@@ -78,6 +102,8 @@ impl Sockets {
             netlink: netlink_in(&folder.join("ns/net")),
             asked: 0,
             in_use: in_use.collect(),
+            counters: ProcFile::open(folder.join("net/snmp")).ok(),
+            listeners: BTreeMap::new(),
             folder: folder.join("net"),
             buffer: vec![0; ANSWER_BUFFER],
         }
@@ -96,12 +122,17 @@ impl Sockets {
 
     /// A number that no port has more connections than: all TCP sockets in use. `None`: not known.
     pub fn bound(&mut self) -> Option<u32> {
-        let sum = |file: &mut ProcFile| file.read().ok().and_then(sockets_in_use);
-        let counts: Vec<Option<u32>> = self.in_use.iter_mut().map(sum).collect();
-        counts
-            .into_iter()
-            .try_fold(0u32, |all, count| Some(all.saturating_add(count?)))
-            .filter(|_| !self.in_use.is_empty())
+        let mut sum = None::<u32>;
+        for file in &mut self.in_use {
+            let count = sockets_in_use(file.read().ok()?)?;
+            sum = Some(sum.unwrap_or(0).saturating_add(count));
+        }
+        sum
+    }
+
+    /// How connections have come and gone; `None`: not known.
+    pub fn turnover(&mut self) -> Option<Turnover> {
+        turnover(self.counters.as_mut()?.read().ok()?)
     }
 
     /// The established connections of a local port; `None`: it can't be said.
@@ -118,18 +149,33 @@ impl Sockets {
     /// # Errors
     /// [`CannotTell`] where neither the kernel nor /proc answers.
     pub fn listening(&mut self, port: u16) -> Result<Option<Listening>, CannotTell> {
+        if self.has_room_at_last(port) {
+            return Ok(Some(Listening { is_full: false }));
+        }
         let (mut found, mut is_full) = (false, true);
+        let mut last = None;
         let was_told = self.ask(port, LISTENING, |answer| {
-            let number = |at: usize| answer.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
-            let (queued, backlog) = (number(QUEUED_AT).unwrap_or(0), number(BACKLOG_AT).unwrap_or(u32::MAX));
             found = true;
-            is_full &= queued > 0 && queued >= backlog;
+            is_full &= has_no_room(answer);
+            last = answer.first_chunk().copied();
         });
+        match last {
+            Some(listener) => self.listeners.insert(port, listener),
+            None => self.listeners.remove(&port),
+        };
         if !was_told {
             found = self.listed(port, LISTENING).ok_or(CannotTell)? > 0;
             is_full = false;
         }
         Ok(found.then_some(Listening { is_full }))
+    }
+
+    /// Whether the listener that was seen last listens still, or another in its place, and lets more wait: then the port is not
+    /// full, whoever else listens there. Takes the kernel no walk.
+    fn has_room_at_last(&mut self, port: u16) -> bool {
+        let Some(listener) = self.listeners.get(&port).copied() else { return false };
+        let mut has_room = false;
+        self.converse(port, LISTENING, Some(listener), |answer| has_room = !has_no_room(answer)) && has_room
     }
 
     /// The sockets of a port in one state, from the lists of /proc: line by line, for they may have a million.
@@ -141,18 +187,19 @@ impl Sockets {
 
     /// Asks for the sockets of a port in one state; each answer goes to `each`. Gives back whether all came.
     fn ask(&mut self, port: u16, state: u32, each: impl FnMut(&[u8])) -> bool {
-        let has_all = self.converse(port, state, each);
+        let has_all = self.converse(port, state, None, each);
         if !has_all {
             self.netlink = self.folder.parent().and_then(|process| netlink_in(&process.join("ns/net")));
         }
         has_all
     }
 
-    fn converse(&mut self, port: u16, state: u32, mut each: impl FnMut(&[u8])) -> bool {
+    /// Asks for these sockets, or for the one `listener` alone.
+    fn converse(&mut self, port: u16, state: u32, listener: Option<Listener>, mut each: impl FnMut(&[u8])) -> bool {
         let Some(netlink) = &self.netlink else { return false };
         self.asked = self.asked.wrapping_add(1);
         let question = Question { port, state, number: self.asked };
-        let request = question.request();
+        let request = listener.map_or_else(|| question.request(), |listener| question.request_of_one(&listener));
         if send(netlink.as_raw_fd(), &request, MsgFlags::empty()) != Ok(request.len()) {
             return false;
         }
@@ -203,14 +250,9 @@ impl Question {
     /// The request: header, what is asked for, and the filter.
     fn request(self) -> Vec<u8> {
         let length = HEADER + REQUEST + FILTER;
-        let mut bytes = Vec::with_capacity(length);
-        bytes.extend((length as u32).to_ne_bytes());
-        bytes.extend(GET_SOCKETS.to_ne_bytes());
-        bytes.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
-        bytes.extend(self.number.to_ne_bytes());
-        bytes.extend([0; 4]);
+        let mut bytes = self.header(length, NLM_F_REQUEST | NLM_F_DUMP);
         // Family, address lengths, extensions; no socket in particular; states; the last word is not used.
-        bytes.extend([0; 4 + 48]);
+        bytes.extend([0; FAMILY + IDENTITY]);
         bytes.extend((1u32 << self.state).to_ne_bytes());
         bytes.extend([0; 4]);
         bytes.extend((FILTER as u16).to_ne_bytes());
@@ -225,12 +267,35 @@ impl Question {
         bytes
     }
 
+    /// The request for one listener, or for whichever has its address by now.
+    fn request_of_one(self, listener: &Listener) -> Vec<u8> {
+        let mut bytes = self.header(HEADER + REQUEST, NLM_F_REQUEST);
+        let [family, ..] = *listener;
+        bytes.extend([family, 0, 0, 0]);
+        bytes.extend(listener.iter().skip(FAMILY).take(IDENTITY - COOKIE));
+        bytes.extend([u8::MAX; COOKIE]);
+        // States and the last word are not used.
+        bytes.extend([0; 8]);
+        bytes
+    }
+
+    /// The header of a request, with room for the rest.
+    fn header(self, length: usize, flags: u16) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(length);
+        bytes.extend((length as u32).to_ne_bytes());
+        bytes.extend(GET_SOCKETS.to_ne_bytes());
+        bytes.extend(flags.to_ne_bytes());
+        bytes.extend(self.number.to_ne_bytes());
+        bytes.extend([0; 4]);
+        bytes
+    }
+
     /// Takes one packet of answers apart. Those to other questions are passed over, and what the filter should have left out is
     /// left out again.
     fn answers(self, packet: &[u8], each: &mut impl FnMut(&[u8])) -> Told {
         let mut rest = packet;
         while let Some((header, _)) = rest.split_first_chunk::<HEADER>() {
-            let [a, b, c, d, low, high, _, _, e, f, g, h, ..] = *header;
+            let [a, b, c, d, low, high, first, second, e, f, g, h, ..] = *header;
             let length = u32::from_ne_bytes([a, b, c, d]) as usize;
             let Some(message) = rest.get(HEADER..length) else { return Told::Refused };
             rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
@@ -243,6 +308,9 @@ impl Question {
                 _ if self.is_of(message) => each(message),
                 _ => {}
             }
+            if u16::from_ne_bytes([first, second]) & NLM_F_MULTI == 0 {
+                return Told::Done;
+            }
         }
         Told::More
     }
@@ -252,6 +320,29 @@ impl Question {
         port.is_some_and(|bytes| u16::from_be_bytes(*bytes) == self.port)
             && message.get(STATE_AT).is_some_and(|found| u32::from(*found) == self.state)
     }
+}
+
+/// Whether as many connections wait at a listener as may.
+fn has_no_room(answer: &[u8]) -> bool {
+    let number = |at: usize| answer.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+    let (queued, backlog) = (number(QUEUED_AT).unwrap_or(0), number(BACKLOG_AT).unwrap_or(u32::MAX));
+    queued > 0 && queued >= backlog
+}
+
+/// What /proc/net/snmp says of TCP: a line of names, and a line of numbers.
+fn turnover(text: &str) -> Option<Turnover> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let (names, numbers) = (lines.next()?.split(' '), lines.next()?.split(' '));
+    let (mut opened, mut accepted, mut open) = (None, None, None);
+    for (name, number) in names.zip(numbers) {
+        match name {
+            "ActiveOpens" => opened = number.parse().ok(),
+            "PassiveOpens" => accepted = number.parse().ok(),
+            "CurrEstab" => open = number.parse().ok(),
+            _ => {}
+        }
+    }
+    Some(Turnover { opened: opened?, accepted: accepted?, open: open? })
 }
 
 /// The sockets in use, from /proc/net/sockstat: `TCP: inuse 5 orphan 0 ..`, or `TCP6: inuse 3`.
@@ -290,7 +381,9 @@ mod tests {
             by_text.netlink = None;
             for sockets in [&mut netlink, &mut by_text] {
                 assert_eq!(sockets.connections(port), Some(7), "{address}");
-                assert_eq!(sockets.listening(port), Ok(Some(Listening { is_full: false })));
+                for _ in 0..2 {
+                    assert_eq!(sockets.listening(port), Ok(Some(Listening { is_full: false })));
+                }
                 assert!(sockets.bound().unwrap() >= 7);
             }
             drop((clients, served, listener));
@@ -305,8 +398,43 @@ mod tests {
         listener.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
         listener.listen(2).unwrap();
         let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let mut before = Sockets::of(None);
+        assert_eq!(before.listening(address.port()), Ok(Some(Listening { is_full: false })));
         let _clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
-        assert_eq!(Sockets::of(None).listening(address.port()), Ok(Some(Listening { is_full: true })));
+        for mut sockets in [before, Sockets::of(None)] {
+            assert_eq!(sockets.listening(address.port()), Ok(Some(Listening { is_full: true })));
+        }
+    }
+
+    #[test]
+    fn the_listener_that_was_seen_last_is_asked_for_alone_and_by_its_address() {
+        for address in ["127.0.0.1:0", "127.0.0.9:0", "0.0.0.0:0", "[::1]:0", "[::]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let port = listener.local_addr().unwrap().port();
+            let mut sockets = Sockets::of(None);
+            assert!(!sockets.has_room_at_last(port), "{address}: none was seen");
+            assert!(sockets.listening(port).unwrap().is_some());
+            assert!(sockets.has_room_at_last(port), "{address}");
+            drop(listener);
+            assert!(!sockets.has_room_at_last(port), "{address}");
+            assert!(sockets.ask(port, LISTENING, |_| {}), "{address}: the same netlink socket is of use still");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_comes_and_one_that_goes_is_a_turnover() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sockets = Sockets::of(None);
+        let mut seen = vec![sockets.turnover().unwrap()];
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        seen.push(sockets.turnover().unwrap());
+        drop(client);
+        seen.push(sockets.turnover().unwrap());
+        let [before, with, after] = seen[..] else { unreachable!() };
+        assert!(before != with && with != after, "{seen:?}");
+        let text = "Ip: Forwarding\nIp: 1\nTcp: MaxConn ActiveOpens PassiveOpens CurrEstab InSegs\nTcp: -1 3 4 5 6\n";
+        assert_eq!(turnover(text), Some(Turnover { opened: 3, accepted: 4, open: 5 }));
+        assert_eq!(turnover("Tcp: ActiveOpens\nTcp: 3\n"), None);
     }
 
     /// Answers to a question about a port: one socket, and the end.
@@ -318,7 +446,7 @@ mod tests {
         for (kind, content) in [(20u16, &message[..]), (NLMSG_DONE, &[0; 4])] {
             bytes.extend(((HEADER + content.len()) as u32).to_ne_bytes());
             bytes.extend(kind.to_ne_bytes());
-            bytes.extend([0; 2]);
+            bytes.extend(NLM_F_MULTI.to_ne_bytes());
             bytes.extend(question.number.to_ne_bytes());
             bytes.extend([0; 4]);
             bytes.extend(content);

@@ -21,6 +21,11 @@ impl Thrift {
         now.since(self.last) >= self.cost.saturating_mul(parts)
     }
 
+    /// Notes that what would be read is as it was: it is as if it had been read.
+    pub const fn spare(&mut self, now: Timestamp) {
+        self.last = now;
+    }
+
     /// Reads, and notes what it cost.
     pub fn spend<T>(&mut self, now: Timestamp, read: impl FnOnce() -> T) -> T {
         let before = spent();
