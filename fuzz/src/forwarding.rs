@@ -11,7 +11,8 @@ use pointsman::base::rng::Rng;
 use pointsman::pure::config::{AmbiguousPaths, load_text};
 use pointsman::pure::decision::{Changed, Question, Seen, decide};
 use pointsman::pure::forwarding::{
-    ClientConnection, ClientFraming, FieldEdits, ForwardedRequest, Origin, push_request_head, push_response_head,
+    ClientConnection, ClientFraming, FieldEdits, ForwardedRequest, Origin, ResponseVia, push_request_head,
+    push_response_head,
 };
 use pointsman::pure::h1::authority::parse_authority;
 use pointsman::pure::h1::body::BodyLength;
@@ -295,7 +296,8 @@ fn forwarded_response(kind: Bits, plan: Bits, input: &[u8]) -> bool {
         assert!(change(request, &asked, [127, 0, 0, 1].into(), &mut changed));
     }
     let mut out = Vec::new();
-    push_response_head(&mut out, &head, input, framing, connection, via, &changed.response);
+    let said = if via { ResponseVia::Http1 } else { ResponseVia::None };
+    push_response_head(&mut out, &head, input, framing, connection, said, &changed.response);
     check_response(&head, input, (to_head, framing, connection), &changed.response, &out);
     let vias = |bytes, list: &[Field]| Fields { bytes, list }.known(Known::Via).count();
     let mut again = ResponseHead::default();

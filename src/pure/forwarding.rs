@@ -424,6 +424,17 @@ fn decimal(room: &mut [u8; 5], mut number: u16) -> &[u8] {
     room.get(at..).unwrap_or(&[])
 }
 
+/// The Via of an answer (RFC 9110 7.6.3): by which protocol it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseVia {
+    /// There is to be none.
+    None,
+    /// HTTP/1, whose version its head says.
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
+
 /// The Via line of what came by that protocol.
 const fn via_line(is_http2: bool, version: Version) -> &'static [u8] {
     match (is_http2, version) {
@@ -476,7 +487,7 @@ pub fn push_response_head(
     bytes: &[u8],
     framing: ClientFraming,
     connection: ClientConnection<'_>,
-    via: bool,
+    via: ResponseVia,
     edits: &FieldEdits,
 ) {
     out.extend_from_slice(b"HTTP/1.1 ");
@@ -487,8 +498,8 @@ pub fn push_response_head(
     copy_fields(out, bytes, &head.fields, head.length, |field| {
         !field.hop_by_hop && !edits.removes(field.name.of(bytes))
     });
-    if via && !edits.removes(b"via") {
-        out.extend_from_slice(via_line(false, head.version));
+    if via != ResponseVia::None && !edits.removes(b"via") {
+        out.extend_from_slice(via_line(via == ResponseVia::Http2, head.version));
     }
     out.extend_from_slice(edits.added());
     if framing == ClientFraming::Chunked {

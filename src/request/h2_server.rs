@@ -40,6 +40,8 @@ const LOOKS_MAX: usize = 3;
 
 /// How often a server that allows no stream at present is looked at again.
 const CLOSED_PAUSE: Duration = Duration::from_millis(50);
+/// How long no further connection is made to one that allowed none on a new one.
+const CLOSED: Duration = Duration::from_secs(5);
 
 /// A server, as a request that goes there knows it.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +117,8 @@ struct Shelf {
     expected: usize,
     /// Told when a place may have become free.
     freed: Rc<Notify>,
+    /// Until when no other is made, since the server has allowed no stream on the last one.
+    closed_until: Timestamp,
     idle_max: usize,
     idle_timeout: Duration,
 }
@@ -127,6 +131,7 @@ impl Default for Shelf {
             dials: Vec::new(),
             expected: STREAMS_MAX,
             freed: Rc::default(),
+            closed_until: Timestamp::ZERO,
             idle_max: 0,
             idle_timeout: Duration::ZERO,
         }
@@ -174,7 +179,7 @@ impl Shelf {
 enum Wait {
     Dial(Rc<Dial>),
     Place(Rc<Notify>),
-    /// The server allows no stream at present; a further connection would be the same.
+    /// The newest connection allows no stream at present; a further one would be the same.
     Opening,
 }
 
@@ -234,7 +239,7 @@ impl H2Connections {
             return Wait::Dial(Rc::clone(dial));
         }
         shelf.links.retain(|open| !open.link.is_spent());
-        if shelf.links.iter().any(|open| open.link.streams_max() == 0) {
+        if clock::now() < shelf.closed_until {
             return Wait::Opening;
         }
         if shelf.links.len() + shelf.dials.len() >= CONNECTIONS_MAX {
@@ -325,7 +330,11 @@ impl Drop for Made {
             shelf.dials.retain(|dial| !Rc::ptr_eq(dial, &self.dial));
             match made {
                 Ok(open) => {
-                    shelf.expected = open.link.streams_max().max(1);
+                    let streams_max = open.link.streams_max();
+                    shelf.expected = streams_max.max(1);
+                    if streams_max == 0 {
+                        shelf.closed_until = clock::now() + CLOSED;
+                    }
                     shelf.links.push(open);
                 }
                 Err(error) => *self.dial.failure.borrow_mut() = Some(error),

@@ -17,6 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_util::io::poll_read_buf;
 
 use crate::base::h2_reset::H2Reset;
+use crate::pure::forwarding::ResponseVia;
 use crate::pure::identity::ClientIdentity;
 use crate::pure::persistence::SessionIdentity;
 use crate::pure::proxy_protocol::{Source, Version};
@@ -414,6 +415,15 @@ impl ServerStream {
             Self::Unix(stream) => stream.poll_read_ready(context),
             Self::Tls(stream) => stream.poll_readable(context),
             Self::H2(stream) => stream.poll_readable(context),
+        }
+    }
+
+    /// What Via says of an answer that comes on it, where it is wanted.
+    pub const fn via(&self, is_wanted: bool) -> ResponseVia {
+        match self {
+            _ if !is_wanted => ResponseVia::None,
+            Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => ResponseVia::Http1,
+            Self::H2(_) => ResponseVia::Http2,
         }
     }
 

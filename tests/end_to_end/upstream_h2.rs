@@ -356,6 +356,14 @@ fn a_client_that_vanishes_cancels_its_stream_and_frees_the_servers_place() {
     assert_eq!(server.accepted(), 1);
 }
 
+#[test]
+fn via_of_an_answer_says_by_which_protocol_it_came() {
+    let server = H2Server::new(&[], answering);
+    let rules = all_to([server.address], "upstream \"h2c\"").replacen("via \"off\"", "", 1);
+    let proxy = Proxy::start(&rules);
+    assert_eq!(proxy.client().get("/").head.all("via"), ["2.0 pointsman"]);
+}
+
 /// The setting SETTINGS_INITIAL_WINDOW_SIZE.
 const INITIAL_WINDOW_SIZE: u16 = 4;
 
@@ -405,6 +413,29 @@ fn a_server_that_allows_no_stream_for_now_is_waited_for_on_the_connection_that_i
     gate.open();
     assert_eq!(client.response().status(), 200);
     assert_eq!(server.accepted(), 1);
+}
+
+/// As servers do before they end: the streams that are open go on, and others go to a new connection.
+#[test]
+fn a_connection_that_is_closed_to_new_streams_keeps_none_from_a_new_one() {
+    let server = H2Server::new(&[], |frames, connection| {
+        let first = frames.request();
+        if connection == 1 {
+            frames.settings(&[(MAX_CONCURRENT_STREAMS, 0)]);
+            // What came before that was heard goes elsewhere.
+            while let Some(stream) = frames.request() {
+                frames.reset(stream, REFUSED_STREAM);
+            }
+        }
+        first.into_iter().for_each(|stream| frames.respond(stream, "200", "ok"));
+        answering(frames, 0);
+    });
+    let proxy = proxy_of(&server, "");
+    let mut held = proxy.client();
+    held.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    wait_for("the first request", DEADLINE, || (server.requests() == 1).then_some(()));
+    assert_eq!(proxy.client().get("/").status(), 200);
+    assert_eq!(server.accepted(), 2);
 }
 
 /// Announced trailers make the answer a chunked one, which does not show its length any more.

@@ -36,12 +36,12 @@ impl FloodGuard {
     /// Takes note of a frame. False: the account is overdrawn.
     pub fn note(&mut self, frame: FrameHeader, now: Timestamp) -> bool {
         let cost = match frame.kind {
-            FrameKind::RstStream => RESET_COST,
             FrameKind::Ping | FrameKind::Settings | FrameKind::Priority | FrameKind::Unknown => FRAME_COST,
             FrameKind::Data if frame.length == 0 && !frame.ends_stream() => FRAME_COST,
             FrameKind::Continuation => FRAME_COST,
             FrameKind::Data
             | FrameKind::Headers
+            | FrameKind::RstStream
             | FrameKind::PushPromise
             | FrameKind::GoAway
             | FrameKind::WindowUpdate => return true,
@@ -54,12 +54,13 @@ impl FloodGuard {
         self.credit = (self.credit + REQUEST_CREDIT).min(CREDIT_MAX);
     }
 
-    /// Takes note of a stream that its client has made us reset. False: the account is overdrawn.
+    /// Takes note of a stream that its client has reset, or made us reset, before it was answered. False: the account is
+    /// overdrawn.
     pub fn note_reset(&mut self, now: Timestamp) -> bool {
         self.pay(RESET_COST, now)
     }
 
-    /// Takes note of a head that has been read and begins nothing. False: the account is overdrawn.
+    /// Takes note of a head that has been read and begins nothing, or a reset of what has been answered. False: the account is overdrawn.
     pub fn note_in_vain(&mut self, now: Timestamp) -> bool {
         self.pay(FRAME_COST, now)
     }
@@ -103,8 +104,10 @@ mod tests {
         let mut guard = FloodGuard::new(now);
         let mut is_borne = |kind: &FrameKind| {
             now = now + pause;
-            if *kind == FrameKind::Headers {
-                guard.note_request();
+            match kind {
+                FrameKind::Headers => guard.note_request(),
+                FrameKind::RstStream => return guard.note_reset(now),
+                _ => {}
             }
             guard.note(frame(*kind), now)
         };

@@ -6,7 +6,7 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use crate::pure::forwarding::{ClientConnection, ClientFraming, FieldEdits, push_response_head};
+use crate::pure::forwarding::{ClientConnection, ClientFraming, FieldEdits, ResponseVia, push_response_head};
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::{HeadLimits, Parsed, Version};
 use crate::pure::h1::response::parse_response_head;
@@ -224,7 +224,15 @@ impl<'a> Channel<'a> {
             if is_wanted {
                 self.has_passed_continue |= head.status == 100;
                 let (framing, keep) = (ClientFraming::AsSent, ClientConnection::Keep);
-                push_response_head(download.head(), head, bytes, framing, keep, false, &FieldEdits::default());
+                push_response_head(
+                    download.head(),
+                    head,
+                    bytes,
+                    framing,
+                    keep,
+                    ResponseVia::None,
+                    &FieldEdits::default(),
+                );
             }
             let length = head.length;
             server.buffer.consume(length);
@@ -269,7 +277,7 @@ impl<'a> Channel<'a> {
             (true, Version::Http10) => ClientConnection::KeepAlive,
             (true, Version::Http11) => ClientConnection::Keep,
         };
-        let via = self.connection.listener.config.via;
+        let via = server.stream.via(self.connection.listener.config.via);
         let bytes = server.buffer.bytes();
         let head_at = download.head().len();
         push_response_head(download.head(), response, bytes, framing, connection, via, &changed.response);
@@ -293,7 +301,7 @@ impl<'a> Channel<'a> {
     pub fn accept_upgrade(&mut self) {
         let Some(server) = &mut self.server else { return };
         let Scratch { response, download, changed, persisting, .. } = &mut *self.scratch;
-        let via = self.connection.listener.config.via;
+        let via = server.stream.via(self.connection.listener.config.via);
         let bytes = server.buffer.bytes();
         let connection = ClientConnection::Upgrade(response.upgrade.of(bytes));
         let out = download.head();

@@ -163,8 +163,12 @@ impl Answer {
         };
         let circumstances = Circumstances { is_to_head, is_ended: stream.is_received() };
         let body = push_head(self.inbound.stage(), status, fields, circumstances)?;
-        if let Some(length) = body.length {
-            stream.expect(length)?;
+        if let Some(length) = body.length
+            && let Err(malformed) = stream.expect(length)
+        {
+            // Nothing of it has gone yet, and nothing will.
+            self.inbound = Inbound::default();
+            return Err(malformed.into());
         }
         self.state = State::Body(body.framing);
         Ok(())

@@ -143,7 +143,8 @@ impl Multiplexer {
             self.free(count);
             return Ok(());
         };
-        let is_too_much = stream.expected.is_some_and(|expected| expected - stream.received < u64::from(count));
+        let is_too_much =
+            stream.expected.is_some_and(|expected| expected.saturating_sub(stream.received) < u64::from(count));
         if is_too_much || !stream.has_head {
             // None of it is taken in: with the bytes that are missing the message could look whole.
             self.free(count);
@@ -168,10 +169,7 @@ impl Multiplexer {
         match self.frame.kind {
             FrameKind::Headers => self.take_headers(payload),
             FrameKind::Continuation => self.take_continuation(payload),
-            FrameKind::RstStream => {
-                self.take_reset(H2Reset(number()));
-                Ok(())
-            }
+            FrameKind::RstStream => self.take_reset(H2Reset(number())),
             FrameKind::Settings => self.take_settings(payload),
             FrameKind::Ping => {
                 self.take_ping(payload);
@@ -335,10 +333,20 @@ impl Multiplexer {
         if is_borne { Ok(()) } else { Err(Fault::Flood) }
     }
 
-    fn take_reset(&mut self, code: H2Reset) {
-        let Some(key) = self.streams.find(self.frame.stream) else { return };
-        let is_refused = self.own.role == Role::Client && code == H2Reset::REFUSED_STREAM;
-        self.end_stream(key, if is_refused { StreamEnd::Refused } else { StreamEnd::Reset(code) });
+    fn take_reset(&mut self, code: H2Reset) -> Result<(), Fault> {
+        let key = self.streams.find(self.frame.stream);
+        // It costs nothing to give up what has been answered, or has crossed a reset of ours, but a frame.
+        let is_answered = key.and_then(|key| self.streams.get(key)).is_none_or(|stream| stream.is_sent);
+        if let Some(key) = key {
+            let is_refused = self.own.role == Role::Client && code == H2Reset::REFUSED_STREAM;
+            self.end_stream(key, if is_refused { StreamEnd::Refused } else { StreamEnd::Reset(code) });
+        }
+        let is_borne = match self.own.role {
+            Role::Client => true,
+            Role::Server if is_answered => self.flood.note_in_vain(self.now),
+            Role::Server => self.flood.note_reset(self.now),
+        };
+        if is_borne { Ok(()) } else { Err(Fault::Flood) }
     }
 
     fn take_ping(&mut self, payload: &[u8]) {

@@ -728,3 +728,17 @@ fn a_server_opens_no_streams_of_its_own() {
     client.receive(&frame(FrameKind::Headers, END_HEADERS, 2, &[0x88]), NOW);
     assert_eq!(client.fault(), Some(Fault::Protocol));
 }
+
+#[test]
+fn a_client_that_gives_up_the_rest_of_uploads_that_were_answered_is_no_flood() {
+    let mut server = server();
+    for stream in (0..5_000).map(|place| 2 * place + 1) {
+        server.receive(&request(stream, false), NOW);
+        let key = server.next_opened().unwrap();
+        server.send_head(key, true, |encoder, out| encoder.push_status(out, 401)).unwrap();
+        server.receive(&frame(FrameKind::RstStream, 0, stream, &H2Reset::CANCEL.0.to_be_bytes()), NOW);
+        server.release(key);
+        server.advance(server.output().len());
+    }
+    assert_eq!(server.fault(), None);
+}
