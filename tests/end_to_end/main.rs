@@ -53,5 +53,6 @@ mod trust;
 mod tunnel;
 mod unix_sockets;
 mod upstream_h2;
+mod upstream_h2_streams;
 mod upstream_pool;
 mod upstream_tls;

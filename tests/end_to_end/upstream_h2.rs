@@ -7,10 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::pools::all_to;
 use crate::support::deadline::Gate;
-use crate::support::frames::{FrameClient, StreamEnd, kind};
 use crate::support::h2_frames::{
-    DATA, ENABLE_CONNECT_PROTOCOL, END_HEADERS, END_STREAM, Frames, H2Server, HEADERS, MAX_CONCURRENT_STREAMS,
-    RST_STREAM,
+    DATA, ENABLE_CONNECT_PROTOCOL, END_STREAM, Frames, H2Server, HEADERS, MAX_CONCURRENT_STREAMS, RST_STREAM,
 };
 use crate::support::nghttpd::Nghttpd;
 use crate::support::tls::Authority;
@@ -21,7 +19,7 @@ const REFUSED_STREAM: u32 = 7;
 const INTERNAL_ERROR: u32 = 2;
 const CANCEL: u32 = 8;
 
-fn proxy_of(server: &H2Server, lines: &str) -> Proxy {
+pub fn proxy_of(server: &H2Server, lines: &str) -> Proxy {
     Proxy::start(&all_to([server.address], format!("upstream \"h2c\"; {lines}")))
 }
 
@@ -30,7 +28,7 @@ fn ask(client: &mut Client, method: &str, body: &str) -> Response {
 }
 
 /// Answers every request with its stream's number.
-fn answering(frames: &mut Frames, _: usize) {
+pub fn answering(frames: &mut Frames, _: usize) {
     while let Some(stream) = frames.request() {
         frames.respond(stream, "200", &stream.to_string());
     }
@@ -354,113 +352,6 @@ fn a_client_that_vanishes_cancels_its_stream_and_frees_the_servers_place() {
     assert_eq!((frame.stream, frame.payload.as_slice()), (1, &CANCEL.to_be_bytes()[..]));
     assert_eq!(proxy.client().get("/").status(), 200);
     assert_eq!(server.accepted(), 1);
-}
-
-#[test]
-fn via_of_an_answer_says_by_which_protocol_it_came() {
-    let server = H2Server::new(&[], answering);
-    let rules = all_to([server.address], "upstream \"h2c\"").replacen("via \"off\"", "", 1);
-    let proxy = Proxy::start(&rules);
-    assert_eq!(proxy.client().get("/").head.all("via"), ["2.0 pointsman"]);
-}
-
-/// The setting SETTINGS_INITIAL_WINDOW_SIZE.
-const INITIAL_WINDOW_SIZE: u16 = 4;
-
-/// The server takes nothing of the body, so that nothing more is read of the client: its reset is seen all the same.
-#[test]
-fn a_client_that_resets_an_upload_which_its_server_does_not_take_frees_the_servers_place() {
-    let server = H2Server::new(&[(INITIAL_WINDOW_SIZE, 0)], |frames, _| while frames.next().is_some() {});
-    let rules = format!(
-        "listen \"127.0.0.1:0\" {{ protocols \"h2c\"; limits {{ streams-max 4 }} }}\n\
-         pool \"p\" {{ server \"o\" \"{}\"; upstream \"h2c\" }}\nrule use=\"p\"\n",
-        server.address
-    );
-    let proxy = Proxy::start(&rules);
-    let mut client = FrameClient::connect(proxy.address());
-    for round in 0..20 {
-        for stream in (0..4).map(|place| 8 * round + 2 * place + 1) {
-            client.post(stream, "/", &[]);
-            for _ in 0..6 {
-                client.data(stream, &[0; 10_000], false);
-            }
-        }
-        let requests = 4 * (round as usize + 1);
-        wait_for("the requests", DEADLINE, || (server.requests() == requests).then_some(()));
-        (0..4).for_each(|place| _ = client.cancel(8 * round + 2 * place + 1));
-        let resets = || server.frames().iter().filter(|frame| frame.kind == RST_STREAM).count();
-        wait_for("the resets", DEADLINE, || (resets() == requests).then_some(()));
-    }
-    // The client has kept to its limits, and its connection goes on.
-    client.send(kind::PING, 0, 0, b"pingpong");
-    assert!(client.next_that(|frame| frame.kind == kind::PING).is_ok());
-}
-
-/// The RFC allows it for a while. Further connections would be the same, and none is made.
-#[test]
-fn a_server_that_allows_no_stream_for_now_is_waited_for_on_the_connection_that_is_there() {
-    let gate = Arc::new(Gate::default());
-    let opened = Arc::clone(&gate);
-    let server = H2Server::new(&[(MAX_CONCURRENT_STREAMS, 0)], move |frames, _| {
-        opened.wait();
-        frames.settings(&[(MAX_CONCURRENT_STREAMS, 10)]);
-        answering(frames, 0);
-    });
-    let proxy = proxy_of(&server, "timeout connect=\"20s\"");
-    let mut client = proxy.client();
-    client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
-    wait_for("the connection", DEADLINE, || (server.accepted() == 1).then_some(()));
-    gate.open();
-    assert_eq!(client.response().status(), 200);
-    assert_eq!(server.accepted(), 1);
-}
-
-/// As servers do before they end: the streams that are open go on, and others go to a new connection.
-#[test]
-fn a_connection_that_is_closed_to_new_streams_keeps_none_from_a_new_one() {
-    let server = H2Server::new(&[], |frames, connection| {
-        let first = frames.request();
-        if connection == 1 {
-            frames.settings(&[(MAX_CONCURRENT_STREAMS, 0)]);
-            // What came before that was heard goes elsewhere.
-            while let Some(stream) = frames.request() {
-                frames.reset(stream, REFUSED_STREAM);
-            }
-        }
-        first.into_iter().for_each(|stream| frames.respond(stream, "200", "ok"));
-        answering(frames, 0);
-    });
-    let proxy = proxy_of(&server, "");
-    let mut held = proxy.client();
-    held.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
-    wait_for("the first request", DEADLINE, || (server.requests() == 1).then_some(()));
-    assert_eq!(proxy.client().get("/").status(), 200);
-    assert_eq!(server.accepted(), 2);
-}
-
-/// Announced trailers make the answer a chunked one, which does not show its length any more.
-#[test]
-fn an_answer_that_is_shorter_than_it_says_never_looks_whole_also_where_it_announces_trailers() {
-    let server = H2Server::new(&[], |frames, _| {
-        while let Some(stream) = frames.request() {
-            let fields = [(":status", "200"), ("content-length", "10"), ("trailer", "x-t")];
-            frames.headers(stream, END_HEADERS, &fields);
-            frames.write(DATA, END_STREAM, stream, b"hello");
-        }
-    });
-    let rules = |protocol: &str| {
-        let rules = all_to([server.address], "upstream \"h2c\"".to_owned());
-        rules.replacen("via \"off\"", &format!("via \"off\"; protocols \"{protocol}\""), 1)
-    };
-    let proxy = Proxy::start(&rules("h2c"));
-    let mut client = FrameClient::connect(proxy.address());
-    client.get(1, "/");
-    assert!(!matches!(client.end_of(1), StreamEnd::Answered(200, _)));
-    let proxy = Proxy::start(&rules("http/1.1"));
-    let mut client = proxy.client();
-    client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
-    let (bytes, _) = client.rest();
-    assert!(!bytes.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&bytes));
 }
 
 #[test]
