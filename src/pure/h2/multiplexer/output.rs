@@ -1,7 +1,7 @@
 //! What is to be sent: frames of streams, and the bytes that lie ready for the socket.
 
 use super::stream::{Arrival, StreamEnd};
-use super::{CLOGGED, Ending, Multiplexer, StreamKey};
+use super::{CLOGGED, Ending, Multiplexer, OUT_MAX, StreamKey};
 use crate::pure::h2::field_rules::Malformed;
 use crate::pure::h2::frames::{END_HEADERS, END_STREAM, FrameHeader, FrameKind, HEADER, PAYLOAD_MAX, push_frame};
 use crate::pure::h2::hpack::{Encoder, FieldBlock};
@@ -40,6 +40,10 @@ impl Multiplexer {
             } else if self.out.capacity() > SPARE {
                 self.out.shrink_to(SPARE);
             }
+        } else if self.sent >= OUT_MAX {
+            // One that takes all but a little each time would have it kept for ever.
+            self.out.drain(..self.sent);
+            self.sent = 0;
         }
         self.serve_line();
     }

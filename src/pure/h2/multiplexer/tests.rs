@@ -744,3 +744,22 @@ fn a_client_that_gives_up_the_rest_of_uploads_that_were_answered_is_no_flood() {
     }
     assert_eq!(server.fault(), None);
 }
+
+#[test]
+fn what_was_sent_is_not_kept_where_some_always_lies_ready_behind_it() {
+    let mut server = server();
+    server.receive(&request(1, true), NOW);
+    let key = server.next_opened().unwrap();
+    server.send_head(key, false, |_, _| {}).unwrap();
+    for _ in 0..200 {
+        for stream in [0, 1] {
+            server.receive(&frame(FrameKind::WindowUpdate, 0, stream, &50_000_u32.to_be_bytes()), NOW);
+        }
+        while let Ok(room @ 1..) = server.room(key, 50_000) {
+            server.send_data(key, [&vec![0; room][..]], room, false).unwrap();
+        }
+        // All but a byte, as a slow client may.
+        server.advance(server.output().len() - 1);
+    }
+    assert!(server.out.capacity() < 4 * OUT_MAX, "{} bytes", server.out.capacity());
+}
