@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nix::sys::socket::{MsgFlags, recv};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_util::io::poll_read_buf;
 
@@ -278,16 +278,6 @@ impl ClientStream {
         }
     }
 
-    /// Reads into a buffer of somebody else's.
-    pub fn poll_read(&mut self, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, out),
-            Self::Unix(stream) => Pin::new(stream).poll_read(context, out),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(context, out),
-            Self::H2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
-        }
-    }
-
     /// The socket below, where it is this one's alone.
     pub fn socket(&self) -> Option<SockRef<'_>> {
         match self {
@@ -509,16 +499,10 @@ macro_rules! impl_below {
             }
 
             fn has_arrived(&self) -> bool {
-                self.socket().is_some_and(|socket| has_arrived(&socket))
+                self.socket().is_some_and(|socket| socket::has_arrived(&socket))
             }
         }
     )*};
 }
 
 impl_below!(ClientStream, ServerStream);
-
-/// Whether the system holds something, or the end, that was not read.
-fn has_arrived(socket: &SockRef<'_>) -> bool {
-    let seen = socket.peek(&mut [std::mem::MaybeUninit::uninit()]);
-    !matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
-}

@@ -195,7 +195,12 @@ impl<B: Below> Driver<B> {
         Self { shared: Owned(Rc::new(shared)), below }
     }
 
-    /// Looks at the multiplexer, or gives it an order.
+    /// Looks at the multiplexer.
+    pub fn look<T>(&self, call: impl FnOnce(&Multiplexer) -> T) -> T {
+        call(&self.shared.multiplexer.borrow())
+    }
+
+    /// Gives the multiplexer an order.
     pub fn with<T>(&self, call: impl FnOnce(&mut Multiplexer) -> T) -> T {
         self.shared.with(call)
     }
@@ -230,9 +235,9 @@ impl<B: Below> Driver<B> {
                 }
                 return self.break_off();
             }
-            let multiplexer = self.shared.multiplexer.borrow();
-            let (is_over, reads) = (multiplexer.is_over(), multiplexer.fault().is_none() && !multiplexer.is_clogged());
-            drop(multiplexer);
+            let (is_over, reads) = self.look(|multiplexer| {
+                (multiplexer.is_over(), multiplexer.fault().is_none() && !multiplexer.is_clogged())
+            });
             if is_over && self.shared.blocked_since.get().is_none() {
                 return Poll::Ready(());
             }
@@ -329,7 +334,7 @@ impl Handle {
         Poll::Pending
     }
 
-    /// Whether the other side has ended the stream and no data is left to be taken.
+    /// Whether the other side has ended the stream, and neither data nor trailers are left to be taken.
     pub fn is_received(&self) -> bool {
         self.shared.multiplexer.borrow().is_received(self.key)
     }

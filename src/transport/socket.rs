@@ -5,12 +5,14 @@
 //! the others after a while. It refuses to buffer, and to wait.
 
 use std::io::{self, ErrorKind, IoSlice};
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendFlags};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_util::io::poll_read_buf;
@@ -55,6 +57,12 @@ macro_rules! impl_socket {
 }
 
 impl_socket!(TcpStream, UnixStream);
+
+/// Whether the system holds something, or the end, that was not read.
+pub fn has_arrived(socket: &SockRef<'_>) -> bool {
+    let seen = socket.peek(&mut [MaybeUninit::uninit()]);
+    !matches!(seen, Err(error) if error.kind() == ErrorKind::WouldBlock)
+}
 
 /// Reads into `room`. `is_streaming`: reads fill their room, one after the other, and others must get a turn in between.
 /// `Ok(0)` is the end.

@@ -67,7 +67,7 @@ pub struct OwnSettings {
 
 /// A stream, as long as it is held: from [`Multiplexer::next_opened`] or [`Multiplexer::open`] to [`Multiplexer::release`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StreamKey(pub(in crate::pure::h2) usize);
+pub struct StreamKey(usize);
 
 impl StreamKey {
     /// A small number that no other stream has that is held at the same time.

@@ -20,7 +20,6 @@ use self::stream::{Incoming, Inlet};
 use crate::base::h2_reset::H2Reset;
 use crate::base::time::Timestamp;
 use crate::pure::config::Limits;
-use crate::pure::h1::request::RequestHeadError;
 use crate::pure::h2::hpack::FieldBlock;
 use crate::pure::h2::multiplexer::{Multiplexer, OwnSettings, Role};
 use crate::pure::h2::request::{IncomingHead, push_request};
@@ -161,7 +160,7 @@ impl Life {
     /// Waits for the preface. False: none will come.
     fn poll_preface(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         let is_over = self.driver.poll(context).is_ready();
-        match self.driver.with(|multiplexer| multiplexer.has_preface()) {
+        match self.driver.look(Multiplexer::has_preface) {
             true => Poll::Ready(true),
             false if is_over => Poll::Ready(false),
             false => Poll::Pending,
@@ -185,7 +184,7 @@ impl Life {
 
     /// Tells the client to end, where it is time to. True: what is to be told is still to be sent.
     fn has_news(&mut self) -> bool {
-        if self.driver.with(|multiplexer| multiplexer.fault().is_some()) {
+        if self.driver.look(|multiplexer| multiplexer.fault().is_some()) {
             // It has been told already.
             if self.ending != Some(Ending::AtOnce) {
                 self.ending = Some(Ending::AtOnce);
@@ -258,7 +257,7 @@ impl Life {
     }
 
     fn open_head(&self) -> Option<Timestamp> {
-        self.driver.with(|multiplexer| multiplexer.open_head())
+        self.driver.look(Multiplexer::open_head)
     }
 
     /// Starts the exchange of a request.
@@ -290,7 +289,7 @@ fn incoming(handle: Handle, fields: &FieldBlock) -> Incoming {
     let described = IncomingHead::of(fields);
     let has_body = !handle.is_received();
     let mut head = Vec::with_capacity(512);
-    let written: Result<(), RequestHeadError> = push_request(&mut head, &described, has_body, websocket_key);
+    let written = push_request(&mut head, &described, has_body, websocket_key);
     let inlet = if described.is_to_tunnel() {
         Inlet::Tunnel
     } else if !has_body {

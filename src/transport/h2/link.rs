@@ -21,9 +21,9 @@ use tokio_util::io::poll_read_buf;
 use super::{Below, Driver, Handle, Shared};
 use crate::base::h2_reset::H2Reset;
 use crate::base::time::{self, Timestamp};
-use crate::pure::h2::multiplexer::{OwnSettings, Role, StreamEnd};
+use crate::pure::h2::multiplexer::{Multiplexer, OwnSettings, Role, StreamEnd};
 use crate::transport::dial::{DialError, Dialled};
-use crate::transport::socket::poll_read_behind;
+use crate::transport::socket::{self, poll_read_behind};
 use crate::transport::tls::ServerTlsStream;
 
 /// How much of an answer a server may send before we have taken any of it: the most that a request in flight holds.
@@ -85,8 +85,7 @@ impl Below for Dialled {
     }
 
     fn has_arrived(&self) -> bool {
-        let seen = self.socket().peek(&mut [std::mem::MaybeUninit::uninit()]);
-        !matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+        socket::has_arrived(&self.socket())
     }
 }
 
@@ -137,10 +136,10 @@ impl Link {
         poll_fn(|context| match driver.poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(DialError::NotHttp2)),
             // Before the SETTINGS no stream may be opened at all.
-            Poll::Pending if driver.with(|multiplexer| multiplexer.fault().is_some()) => {
+            Poll::Pending if driver.look(|multiplexer| multiplexer.fault().is_some()) => {
                 Poll::Ready(Err(DialError::NotHttp2))
             }
-            Poll::Pending if driver.with(|multiplexer| multiplexer.has_settings()) => Poll::Ready(Ok(())),
+            Poll::Pending if driver.look(Multiplexer::has_settings) => Poll::Ready(Ok(())),
             Poll::Pending => Poll::Pending,
         })
         .await?;

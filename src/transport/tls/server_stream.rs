@@ -4,7 +4,6 @@
 //! (RFC 8446 section 6.1): reading then ends in `UnexpectedEof`.
 
 use std::io::{self, BufRead as _, IoSlice};
-use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -12,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
 use crate::transport::dial::Dialled;
+use crate::transport::socket;
 
 /// A TLS connection to a server.
 #[derive(Debug)]
@@ -54,11 +54,7 @@ impl ServerTlsStream {
         if Pin::new(&mut self.tls).poll_read(&mut context, &mut ReadBuf::new(&mut byte)).is_ready() {
             return false;
         }
-        if !is_certain {
-            return true;
-        }
-        let seen = self.below().socket().peek(&mut [MaybeUninit::uninit()]);
-        matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+        !is_certain || !socket::has_arrived(&self.below().socket())
     }
 }
 

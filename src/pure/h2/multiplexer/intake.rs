@@ -6,6 +6,7 @@ use super::stream::{Stream, StreamEnd};
 use super::{Ending, FAREWELL, MAX, Multiplexer, OpenBlock, PENDING_RESETS, Role, StreamKey};
 use crate::base::h2_reset::H2Reset;
 use crate::base::time::Timestamp;
+use crate::pure::h2::flood::FloodGuard;
 use crate::pure::h2::frames::{ACK, Fault, FrameHeader, FrameKind, Piece, push_frame};
 use crate::pure::h2::hpack::FieldBlock;
 use crate::pure::h2::trailers;
@@ -50,9 +51,7 @@ impl Multiplexer {
             // A new frame starts the clock anew; a part more of the same head does not.
             self.open_head = None;
         }
-        if self.own.role == Role::Server && !self.flood.note(frame, self.now) {
-            return Err(Fault::Flood);
-        }
+        self.charge(|flood, now| flood.note(frame, now))?;
         if !frame.has_possible_length() {
             return Err(Fault::FrameSize);
         }
@@ -127,8 +126,8 @@ impl Multiplexer {
             // Padding counts like data (RFC 9113 6.1).
             self.give_back(self.data.left - left);
             self.data.left = left;
-            if left == 0 && !self.frame.ends_stream() && self.own.role == Role::Server {
-                self.note_in_vain()?;
+            if left == 0 && !self.frame.ends_stream() {
+                self.charge(FloodGuard::note_in_vain)?;
             }
         }
         let data = payload.get(..self.data.left as usize).unwrap_or(payload);
@@ -230,15 +229,13 @@ impl Multiplexer {
         self.decoder.decode(block, self.own.list_max, &mut fields).map_err(|_| Fault::Compression)?;
         self.usual_head = fields.size().clamp(USUAL_HEAD.start, USUAL_HEAD.end);
         match self.streams.find(id) {
-            Some(key) => self.take_later_block(key, ends_stream, fields)?,
+            Some(key) => self.take_later_block(key, ends_stream, fields),
             None if self.own.role == Role::Server && id == self.order.newest() => {
-                return self.take_request(id, ends_stream, fields);
+                self.take_request(id, ends_stream, fields)
             }
             // For a stream that has been given up.
-            None if self.own.role == Role::Server => self.note_in_vain()?,
-            None => {}
+            None => self.charge(FloodGuard::note_in_vain),
         }
-        Ok(())
     }
 
     /// A client has opened a stream.
@@ -246,14 +243,14 @@ impl Multiplexer {
         let is_new = std::mem::replace(&mut self.newest_head, id) < id;
         if !is_new || matches!(self.ending, Ending::Last | Ending::AtOnce) {
             // Of one that was given up; or its client was told that nobody would look at it.
-            return self.note_in_vain();
+            return self.charge(FloodGuard::note_in_vain);
         }
         let streams_max = self.own.streams_max as usize;
         // Of those that have been given up some may not have been looked at since.
         if self.streams.open() >= streams_max || self.streams.len() >= 2 * streams_max + PENDING_RESETS {
             let code = H2Reset::REFUSED_STREAM.0.to_be_bytes();
             push_frame(&mut self.out, FrameKind::RstStream, 0, id, &code);
-            return self.note_in_vain();
+            return self.charge(FloodGuard::note_in_vain);
         }
         self.flood.note_request();
         let mut stream = Stream::new(self.peer.stream_window, self.own.stream_window);
@@ -266,9 +263,10 @@ impl Multiplexer {
         if ends_stream { self.end_receiving(key) } else { Ok(()) }
     }
 
-    /// A head has been read that begins nothing.
-    fn note_in_vain(&mut self) -> Result<(), Fault> {
-        if self.flood.note_in_vain(self.now) { Ok(()) } else { Err(Fault::Flood) }
+    /// Has a client pay for what costs it nothing. Servers are whom we have asked: they have no account.
+    fn charge(&mut self, note: impl FnOnce(&mut FloodGuard, Timestamp) -> bool) -> Result<(), Fault> {
+        let is_borne = self.own.role == Role::Client || note(&mut self.flood, self.now);
+        if is_borne { Ok(()) } else { Err(Fault::Flood) }
     }
 
     /// A head behind the one that has opened the stream: a server's, or trailers.
@@ -329,8 +327,7 @@ impl Multiplexer {
         let id = self.id(key);
         push_frame(&mut self.out, FrameKind::RstStream, 0, id, &code.0.to_be_bytes());
         self.end_stream(key, StreamEnd::Malformed);
-        let is_borne = self.own.role == Role::Client || self.flood.note_reset(self.now);
-        if is_borne { Ok(()) } else { Err(Fault::Flood) }
+        self.charge(FloodGuard::note_reset)
     }
 
     fn take_reset(&mut self, code: H2Reset) -> Result<(), Fault> {
@@ -341,12 +338,7 @@ impl Multiplexer {
             let is_refused = self.own.role == Role::Client && code == H2Reset::REFUSED_STREAM;
             self.end_stream(key, if is_refused { StreamEnd::Refused } else { StreamEnd::Reset(code) });
         }
-        let is_borne = match self.own.role {
-            Role::Client => true,
-            Role::Server if is_answered => self.flood.note_in_vain(self.now),
-            Role::Server => self.flood.note_reset(self.now),
-        };
-        if is_borne { Ok(()) } else { Err(Fault::Flood) }
+        self.charge(if is_answered { FloodGuard::note_in_vain } else { FloodGuard::note_reset })
     }
 
     fn take_ping(&mut self, payload: &[u8]) {
