@@ -50,14 +50,17 @@ impl Agent {
     /// Runs until SIGTERM or SIGINT. As a task of the runtime: one that a runtime is blocked on is woken by a system call.
     ///
     /// # Errors
-    /// Where signals can't be heard, or there is no timer.
+    /// Where signals can't be heard, or there is no timer, or it ends.
     pub async fn run(mut self, mut arrivals: mpsc::Receiver<Arrival>) -> std::io::Result<()> {
         let mut ends: [Signal; 2] = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
         let looks = Pulse::every(SAMPLE)?;
         let [terminate, interrupt] = &mut ends;
         loop {
             tokio::select! {
-                Ok(()) = looks.beat() => self.look(),
+                beat = looks.beat() => {
+                    beat?;
+                    self.look();
+                }
                 Some(arrival) = arrivals.recv() => self.hear(&arrival),
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,

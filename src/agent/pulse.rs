@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::unistd::read;
@@ -36,12 +37,16 @@ impl Pulse {
     /// # Errors
     /// Where the runtime has ended, or the timer can't be read.
     pub async fn beat(&self) -> io::Result<()> {
-        let mut ready = self.0.readable().await?;
-        // The timer goes on when it is read. Until then nothing new is to be read in it.
-        let mut count = [0; size_of::<u64>()];
-        let result = read(ready.get_inner(), &mut count);
-        ready.clear_ready();
-        Ok(result.map(|_| ())?)
+        loop {
+            let mut ready = self.0.readable().await?;
+            // The timer goes on when it is read. Until then nothing new is to be read in it.
+            let mut count = [0; size_of::<u64>()];
+            let result = read(ready.get_inner(), &mut count);
+            ready.clear_ready();
+            if result != Err(Errno::EAGAIN) {
+                return Ok(result.map(|_| ())?);
+            }
+        }
     }
 }
 

@@ -150,12 +150,19 @@ impl Shelf {
         Some(Place { link: Rc::clone(link), freed: Rc::clone(&self.freed) })
     }
 
+    /// Whether the server allows no stream at present: none on the last connection that was made, and one that is there still
+    /// says so. A further one would be the same.
+    fn is_closed(&self, now: Timestamp) -> bool {
+        now < self.closed_until && self.links.iter().any(|open| open.link.streams_max() == 0)
+    }
+
     /// Lets go of connections to addresses that are no longer the server's; streams that are open go on. False: `endpoint` is
     /// one of the past itself.
     fn follow(&mut self, endpoint: &Endpoint) -> bool {
         if self.incarnation < endpoint.incarnation {
             self.links.retain(|open| endpoint.leads_to(open.peer));
             self.dials.clear();
+            self.closed_until = Timestamp::ZERO;
             self.incarnation = endpoint.incarnation;
         }
         self.incarnation == endpoint.incarnation
@@ -179,7 +186,7 @@ impl Shelf {
 enum Wait {
     Dial(Rc<Dial>),
     Place(Rc<Notify>),
-    /// The newest connection allows no stream at present; a further one would be the same.
+    /// For the server to allow streams.
     Opening,
 }
 
@@ -239,7 +246,7 @@ impl H2Connections {
             return Wait::Dial(Rc::clone(dial));
         }
         shelf.links.retain(|open| !open.link.is_spent());
-        if clock::now() < shelf.closed_until {
+        if shelf.is_closed(clock::now()) {
             return Wait::Opening;
         }
         if shelf.links.len() + shelf.dials.len() >= CONNECTIONS_MAX {

@@ -114,10 +114,10 @@ fn a_malformed_request_is_refused_and_reaches_no_server() {
         let mut client = one(&proxy);
         client.head(1, &fields, true);
         match client.end_of(1) {
-            // What the compression's reader objects to costs the connection.
             StreamEnd::Reset(code::PROTOCOL_ERROR, None) | StreamEnd::Answered(400 | 501, _) => {
                 assert_served(&proxy, &mut client, 3);
             }
+            // It may cost the connection as well.
             StreamEnd::GoAway(code::PROTOCOL_ERROR) => assert_served(&proxy, &mut one(&proxy), 1),
             other => panic!("{what}: {other:?}"),
         }

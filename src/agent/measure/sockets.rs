@@ -425,13 +425,12 @@ mod tests {
     fn a_connection_that_comes_and_one_that_goes_is_a_turnover() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sockets = Sockets::of(None);
-        let mut seen = vec![sockets.turnover().unwrap()];
+        let before = sockets.turnover().unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        seen.push(sockets.turnover().unwrap());
+        let with = sockets.turnover().unwrap();
         drop(client);
-        seen.push(sockets.turnover().unwrap());
-        let [before, with, after] = seen[..] else { unreachable!() };
-        assert!(before != with && with != after, "{seen:?}");
+        let after = sockets.turnover().unwrap();
+        assert!(before != with && with != after, "{before:?} {with:?} {after:?}");
         let text = "Ip: Forwarding\nIp: 1\nTcp: MaxConn ActiveOpens PassiveOpens CurrEstab InSegs\nTcp: -1 3 4 5 6\n";
         assert_eq!(turnover(text), Some(Turnover { opened: 3, accepted: 4, open: 5 }));
         assert_eq!(turnover("Tcp: ActiveOpens\nTcp: 3\n"), None);
