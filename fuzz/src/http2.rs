@@ -224,7 +224,7 @@ fn answer(kind: u8, input: &[u8]) -> bool {
     if parse_response(input, LIMITS, kind & 4 != 0, [input.len()], &mut head) != Ok(Parsed::Complete) {
         return false;
     }
-    let answer = decoded(|encoder, out| push_answer(encoder, out, &head, input));
+    let answer = decoded(|encoder, out| push_answer(encoder, out, &head, input, true));
     let is_upgrade = head.status == 101;
     let status = if is_upgrade { 200 } else { head.status };
     let mut wanted = vec![(b":status".to_vec(), status.to_string().into_bytes())];

@@ -4,7 +4,7 @@ use std::io;
 
 /// A stream was reset, or a connection ended, with this code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the stream was reset with HTTP/2 error code {0}")]
+#[error("HTTP/2 error code {0}")]
 pub struct H2Reset(pub u32);
 
 #[expect(missing_docs, reason = "the names are the RFC's")]

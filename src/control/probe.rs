@@ -87,9 +87,12 @@ impl From<DialError> for ProbeError {
             DialError::Unresolved => Self::NotRun(NotRun::Unresolved),
             DialError::Handshake(cause) => handshake_failure(&cause).into(),
             DialError::NotHttp2 => WrongAnswer::NotHttp2.into(),
+            DialError::ClosedEarly => WrongAnswer::Cut.into(),
             DialError::Exhausted(cause) => Self::NotRun(NotRun::Exhausted(cause)),
             // Of shared connections, of which a check has none.
-            error @ (DialError::Full | DialError::Moved) => Self::NotRun(NotRun::Exhausted(io::Error::other(error))),
+            error @ (DialError::Full | DialError::NoStreams | DialError::Moved) => {
+                Self::NotRun(NotRun::Exhausted(io::Error::other(error)))
+            }
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::pure::config::{self, Config, ConfigErrors, ListenAddress};
 use crate::pure::pool::Verification;
 use crate::pure::rule::compile::{CompileError, RuleSet};
 use crate::request::access_log::{LogError, LogHandle, LogThread};
-use crate::request::listener::{self, ListenError, Listener, SocketFile};
+use crate::request::listener::{self, ListenError, Listener, Said, SocketFile};
 use crate::request::process::Process;
 use crate::request::worker::{self, Start};
 use crate::shared::control_report::ControlReportStore;
@@ -364,7 +364,7 @@ fn open_listeners(
         };
         let index = ListenerIndex(u32::try_from(index).unwrap_or(u32::MAX));
         let name = listener.address.to_string();
-        listeners.push(Arc::new(Listener { index, name, config: listener.clone(), local, tls }));
+        listeners.push(Arc::new(Listener { index, name, config: listener.clone(), local, tls, said: Said::default() }));
         sockets.push(opened);
     }
     Ok(Opened { listeners, sockets, files })

@@ -311,11 +311,12 @@ async fn prepare(mut connection: Connection) -> Option<Prepared> {
     }
     if connection.wants_tls() {
         let ClientStream::Plain(stream) = connection.stream else { return None };
+        let stream = stream.into_watched().ok()?;
         let (worker, listener) = (&connection.worker, &connection.listener);
         connection.stream = handshake(worker, listener, &connection.deadline, stream, connection.peer).await?;
     }
     let spoken = connection.listener.config.protocols;
-    let is_http2 = is_http2(&connection.worker, &connection.stream, &spoken, &connection.deadline).await?;
+    let is_http2 = is_http2(&connection.worker, &mut connection.stream, &spoken, &connection.deadline).await?;
     if is_http2 {
         let Connection { stream, worker, listener, peer, is_peer_named, ticket, .. } = connection;
         let caller = Caller { peer, is_named: is_peer_named };
@@ -326,7 +327,9 @@ async fn prepare(mut connection: Connection) -> Option<Prepared> {
 
 async fn live(connection: &mut Connection) {
     let next = loop {
-        if !wait_for_request(connection).await {
+        // The request of a connection that has just come is most likely there already.
+        let is_tried = !connection.stream.is_watched() && connection.worker.buffers.is_plentiful();
+        if !is_tried && !wait_for_request(connection).await {
             break Next::Close;
         }
         match Box::pin(exchange::serve(connection)).await {
@@ -387,7 +390,12 @@ fn has_arrived(stream: &ClientStream) -> bool {
 
 /// Whether the client speaks HTTP/2: over TLS it was agreed on, without it the first bytes tell, where both are spoken.
 /// `None`: they did not come in time.
-async fn is_http2(worker: &Worker, stream: &ClientStream, spoken: &Protocols, deadline: &Rc<Deadline>) -> Option<bool> {
+async fn is_http2(
+    worker: &Worker,
+    stream: &mut ClientStream,
+    spoken: &Protocols,
+    deadline: &Rc<Deadline>,
+) -> Option<bool> {
     match stream {
         ClientStream::Tls(stream) => Some(stream.is_http2()),
         ClientStream::Plain(_) | ClientStream::Unix(_) if spoken.http1 && spoken.http2 => {
@@ -400,7 +408,7 @@ async fn is_http2(worker: &Worker, stream: &ClientStream, spoken: &Protocols, de
 
 /// Whether a connection begins like the preface of HTTP/2 (RFC 9113 3.4), whose first letters are no method of HTTP/1.1.
 /// Nothing is taken of it.
-fn poll_preface(stream: &ClientStream, context: &mut Context<'_>) -> Poll<bool> {
+fn poll_preface(stream: &mut ClientStream, context: &mut Context<'_>) -> Poll<bool> {
     const BEGINNING: &[u8] = b"PRI";
     let mut seen = [0; BEGINNING.len()];
     while stream.poll_socket_readable(context).is_ready() {

@@ -203,6 +203,11 @@ impl H2Connections {
         self.with_shelf(target, |shelf| shelf.take(now, is_certain))?
     }
 
+    /// Whether the server has said that it allows no streams at present.
+    pub fn is_closed(&self, target: &Target<'_>, now: Timestamp) -> bool {
+        self.with_shelf(target, |shelf| shelf.is_closed(now)) == Some(true)
+    }
+
     /// A place on a connection, as soon as there is one. True: the connection was there before.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! Listening sockets: opened by the main thread, accepted from by the workers.
 //!
 //! Every worker gets a socket of its own for each address (`SO_REUSEPORT`): the kernel deals connections out, and no worker
-//! wakes another. The address is bound once without the option first, so that a port in use is noticed. A unix socket is
+//! wakes another, and only when the first bytes of a connection have come, or [`DEFER`] is over: one whose client says nothing
+//! costs no descriptor, and one whose request is there is served without a wait. The address is bound once without the option first, so that a port in use is noticed. A unix socket is
 //! one for all workers (`unix_socket`).
 
 mod unix_socket;
@@ -14,6 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Type};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
 use crate::base::id::ListenerIndex;
@@ -22,9 +25,19 @@ use crate::request::connection;
 use crate::request::stream::ClientStream;
 use crate::request::worker::Worker;
 use crate::shared::inbox::ListeningSocket;
+use crate::shared::spaced::Spaced;
+use crate::transport::client_tcp::ClientTcp;
+use crate::transport::socket::defer_accept;
 use crate::transport::tls::TlsAcceptor;
 
 pub use unix_socket::{SocketFile, open as open_unix};
+
+/// How long the kernel keeps a connection to itself of which nothing has come, in seconds (tcp(7), `TCP_DEFER_ACCEPT`).
+const DEFER: i32 = 1;
+
+/// How long what is on its way on a connection that the kernel keeps to itself is waited for when the accepting ends: such a
+/// connection would be reset.
+const STRAGGLERS: Duration = Duration::from_millis(50);
 
 /// The queue of connections that the kernel keeps for a socket.
 const BACKLOG: i32 = 4096;
@@ -57,6 +70,19 @@ pub struct Listener {
     pub local: SocketAddr,
     /// The TLS settings, where it speaks TLS.
     pub tls: Option<TlsAcceptor>,
+    /// When trouble with its clients was last told.
+    pub said: Said,
+}
+
+/// When each kind of trouble with clients was last told.
+#[derive(Debug, Default)]
+pub struct Said {
+    /// Connections that could not be accepted.
+    pub accepts: Spaced,
+    /// PROXY headers that were refused.
+    pub headers: Spaced,
+    /// TLS handshakes that failed.
+    pub handshakes: Spaced,
 }
 
 impl Listener {
@@ -85,6 +111,7 @@ pub fn open(address: SocketAddr, count: usize) -> Result<(SocketAddr, Vec<TcpLis
             let socket = bind(local, true)?;
             local = socket.local_addr()?.as_socket().unwrap_or(local);
             socket.listen(BACKLOG)?;
+            defer_accept(&socket, DEFER)?;
             socket.set_nonblocking(true)?;
             Ok(TcpListener::from(socket))
         })
@@ -113,7 +140,7 @@ fn bind(address: SocketAddr, is_shared: bool) -> io::Result<socket2::Socket> {
 #[derive(Debug)]
 pub enum Socket {
     /// On an IP address.
-    Tcp(tokio::net::TcpListener),
+    Tcp(AsyncFd<TcpListener>),
     /// On a file.
     Unix(tokio::net::UnixListener),
 }
@@ -125,7 +152,10 @@ impl Socket {
     /// Where the system does not watch it.
     pub fn new(socket: ListeningSocket) -> io::Result<Self> {
         Ok(match socket {
-            ListeningSocket::Tcp(socket) => Self::Tcp(tokio::net::TcpListener::from_std(socket)?),
+            ListeningSocket::Tcp(socket) => {
+                // SAFETY: a socket of the standard library has the same descriptor, and keeps it open, for as long as it lives.
+                Self::Tcp(unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?)
+            }
             ListeningSocket::Unix(socket) => Self::Unix(tokio::net::UnixListener::from_std(socket)?),
         })
     }
@@ -133,7 +163,7 @@ impl Socket {
     async fn accept(&self) -> io::Result<(ClientStream, SocketAddr)> {
         match self {
             Self::Tcp(socket) => {
-                let (stream, peer) = socket.accept().await?;
+                let (stream, peer) = socket.async_io(Interest::READABLE, ClientTcp::accept).await?;
                 Ok((ClientStream::Plain(stream), peer))
             }
             Self::Unix(socket) => {
@@ -145,7 +175,7 @@ impl Socket {
 
     fn into_std(self) -> io::Result<ListeningSocket> {
         match self {
-            Self::Tcp(socket) => socket.into_std().map(ListeningSocket::Tcp),
+            Self::Tcp(socket) => Ok(ListeningSocket::Tcp(socket.into_inner())),
             Self::Unix(socket) => socket.into_std().map(ListeningSocket::Unix),
         }
     }
@@ -202,8 +232,27 @@ pub async fn accept(worker: Rc<Worker>, listener: Arc<Listener>, socket: Socket,
             }
         }
     }
+    if let Socket::Tcp(socket) = &socket
+        && defer_accept(socket, 0).is_ok()
+    {
+        let _ = tokio::time::timeout(STRAGGLERS, accept_stragglers(&worker, &listener, socket)).await;
+    }
     accept_rest(&worker, &listener, socket);
     closing.is_done.set(true);
+}
+
+/// Accepts what still comes.
+async fn accept_stragglers(worker: &Rc<Worker>, listener: &Arc<Listener>, socket: &AsyncFd<TcpListener>) {
+    loop {
+        match socket.async_io(Interest::READABLE, ClientTcp::accept).await {
+            Ok((stream, peer)) => {
+                worker.shared.connections.enter();
+                connection::spawn(worker, listener, ClientStream::Plain(stream), peer);
+            }
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(_) => return,
+        }
+    }
 }
 
 /// Accepts what waits in the kernel's queue, and closes the socket. The runtime's own accept would not do: it may not know
@@ -228,9 +277,8 @@ fn accept_rest(worker: &Rc<Worker>, listener: &Arc<Listener>, socket: Socket) {
 fn accept_now(socket: &ListeningSocket) -> io::Result<(io::Result<ClientStream>, SocketAddr)> {
     match socket {
         ListeningSocket::Tcp(socket) => {
-            let (stream, peer) = socket.accept()?;
-            let stream = stream.set_nonblocking(true).and_then(|()| tokio::net::TcpStream::from_std(stream));
-            Ok((stream.map(ClientStream::Plain), peer))
+            let (stream, peer) = ClientTcp::accept(socket)?;
+            Ok((Ok(ClientStream::Plain(stream)), peer))
         }
         ListeningSocket::Unix(socket) => {
             let (stream, _unnamed) = socket.accept()?;

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::base::id::ListenerIndex;
 use crate::base::rng::derive_seed;
 use crate::pure::config::ProcessLimits;
+use crate::pure::h2::frames::Fault;
 use crate::request::listener::Listener;
 use crate::request::proxy_header::HeaderRefused;
 use crate::shared::cookie_sealer::CookieSealer;
 use crate::shared::counters::{Counter, ProcessCounters};
 use crate::shared::learned_types::LearnedTypes;
-use crate::shared::spaced::Spaced;
 use crate::transport::tls::Connectors;
 
 /// The most paths whose media type is remembered.
@@ -74,6 +74,12 @@ pub struct Process {
     pub handshakes_failed: Counter,
     /// Connections that were closed because of their PROXY header, or for want of one.
     pub proxy_headers_refused: Counter,
+    /// Streams of HTTP/2 that were refused, since their client had `streams-max` of them.
+    pub h2_streams_refused: Counter,
+    /// HTTP/2 connections that were ended because their client sent more of what costs it nothing than is borne.
+    pub h2_floods: Counter,
+    /// Those that were ended because their client broke the protocol.
+    pub h2_errors: Counter,
     /// Accepts that failed for want of descriptors or memory.
     pub accept_errors: Counter,
     /// The media types that paths last answered with.
@@ -90,9 +96,6 @@ pub struct Process {
     pub sealer: Option<CookieSealer>,
     /// Secret: what the hashes of clients in tables of choices start from.
     pub choices_seed: u64,
-    said_of_accepts: Spaced,
-    said_of_headers: Spaced,
-    said_of_handshakes: Spaced,
 }
 
 impl Process {
@@ -104,6 +107,9 @@ impl Process {
             handshakes: Counter::default(),
             handshakes_failed: Counter::default(),
             proxy_headers_refused: Counter::default(),
+            h2_streams_refused: Counter::default(),
+            h2_floods: Counter::default(),
+            h2_errors: Counter::default(),
             accept_errors: Counter::default(),
             learned: LearnedTypes::new(LEARNED_MAX, derive_seed(seed, "media types", 0)),
             connections: Connections { now: AtomicU32::new(0), max: connections_max.max(1) },
@@ -112,9 +118,6 @@ impl Process {
             connectors: Connectors::default(),
             sealer: None,
             choices_seed: derive_seed(seed, "choices of clients", 0),
-            said_of_accepts: Spaced::default(),
-            said_of_headers: Spaced::default(),
-            said_of_handshakes: Spaced::default(),
         }
     }
 
@@ -132,10 +135,20 @@ impl Process {
         self
     }
 
+    /// What counts HTTP/2 connections that end by such a fault of their clients.
+    pub const fn h2_broken(&self, fault: Fault) -> &Counter {
+        match fault {
+            Fault::Flood => &self.h2_floods,
+            Fault::Protocol | Fault::FrameSize | Fault::Compression | Fault::StreamClosed | Fault::FlowControl => {
+                &self.h2_errors
+            }
+        }
+    }
+
     /// Counts an accept that failed, and says so now and then.
     pub fn say_accept_error(&self, error: &io::Error, listener: &Listener) {
         self.accept_errors.add(1);
-        if self.said_of_accepts.is_due() {
+        if listener.said.accepts.is_due() {
             tracing::warn!("accepting on {} failed, and waits: {error}", listener.place());
         }
     }
@@ -144,7 +157,7 @@ impl Process {
     pub fn say_handshake_failed(&self, error: &io::Error, peer: SocketAddr, listener: &Listener) {
         self.handshakes_failed.add(1);
         let has_gone = matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset);
-        if !has_gone && self.said_of_handshakes.is_due() {
+        if !has_gone && listener.said.handshakes.is_due() {
             tracing::info!("the TLS handshake of {peer} with {} failed: {error}", listener.place());
         }
     }
@@ -152,7 +165,7 @@ impl Process {
     /// Counts a connection that is closed because of its PROXY header, and says so now and then.
     pub fn say_header_refused(&self, refused: &HeaderRefused, peer: SocketAddr, listener: &Listener) {
         self.proxy_headers_refused.add(1);
-        if self.said_of_headers.is_due() {
+        if listener.said.headers.is_due() {
             tracing::warn!("a connection from {peer} to {} was closed: {refused}", listener.place());
         }
     }

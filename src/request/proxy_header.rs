@@ -52,7 +52,7 @@ pub async fn receive(
     worker: &Worker,
     listener: &Listener,
     deadline: &Rc<Deadline>,
-    stream: &ClientStream,
+    stream: &mut ClientStream,
     peer: SocketAddr,
     ticket: &mut ConnectionTicket,
 ) -> Option<Caller> {
@@ -81,7 +81,7 @@ pub async fn receive(
 /// byte.
 fn poll_header(
     context: &mut Context<'_>,
-    stream: &ClientStream,
+    stream: &mut ClientStream,
     begun: &mut Vec<u8>,
 ) -> Poll<Result<Option<Source>, HeaderRefused>> {
     loop {

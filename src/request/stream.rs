@@ -4,7 +4,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nix::sys::socket::{MsgFlags, recv};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, Interest};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_util::io::poll_read_buf;
 
@@ -25,6 +25,7 @@ use crate::request::buffers::Buffer;
 use crate::request::connection::H2Stream;
 use crate::request::h2_server::H2ServerStream;
 use crate::shared::endpoint::Endpoint;
+use crate::transport::client_tcp::ClientTcp;
 use crate::transport::dial::{DialError, Dialled, dial_announced};
 use crate::transport::h2::Below;
 use crate::transport::socket::{self, Socket};
@@ -34,7 +35,7 @@ use crate::transport::tls::{ClientCertificates, ServerTlsStream, TlsConnector, T
 #[derive(Debug)]
 pub enum ClientStream {
     /// Plain TCP.
-    Plain(TcpStream),
+    Plain(ClientTcp),
     /// A unix socket.
     Unix(UnixStream),
     /// TLS over TCP; boxed, for a rustls connection is large.
@@ -63,6 +64,12 @@ pub trait Stream {
 
     /// Writes what it can of the slices.
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+
+    /// The same of the last bytes before our end, which has to follow at once.
+    #[inline(always)]
+    fn poll_write_last(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        self.poll_write(context, slices)
+    }
 
     /// Sends what a layer below keeps back.
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
@@ -154,6 +161,14 @@ impl Stream for ClientStream {
             Self::Unix(stream) => socket::poll_write(stream, context, slices),
             Self::Tls(stream) => poll_write(stream.as_mut(), context, slices),
             Self::H2(stream) => stream.poll_write(context, slices),
+        }
+    }
+
+    #[inline(always)]
+    fn poll_write_last(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(stream) => socket::poll_write_last(stream, context, slices),
+            Self::Unix(_) | Self::Tls(_) | Self::H2(_) => Stream::poll_write(self, context, slices),
         }
     }
 
@@ -278,10 +293,42 @@ impl ClientStream {
         }
     }
 
+    /// Whether the runtime tells what happens to it.
+    pub const fn is_watched(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_watched(),
+            Self::Unix(_) | Self::Tls(_) | Self::H2(_) => true,
+        }
+    }
+
+    /// Has the runtime watch it.
+    ///
+    /// # Errors
+    /// Where the system has no room for that.
+    pub fn watch(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.watch().map(|_| ()),
+            Self::Unix(_) | Self::Tls(_) | Self::H2(_) => Ok(()),
+        }
+    }
+
+    /// Whether the client has ended its connection, whatever of it has not been read; `may_half_close`: only where it takes nothing
+    /// either. A stream of HTTP/2 tells by [`Self::poll_lost`].
+    pub fn has_gone(&self, may_half_close: bool) -> bool {
+        self.socket().is_some_and(|socket| socket::has_ended(&socket, may_half_close))
+    }
+
+    /// The length that the answer's head says is none of the server's: a client that needs none is not told.
+    pub fn leave_length_out(&mut self) {
+        if let Self::H2(stream) = self {
+            stream.leave_length_out();
+        }
+    }
+
     /// The socket below, where it is this one's alone.
     pub fn socket(&self) -> Option<SockRef<'_>> {
         match self {
-            Self::Plain(stream) => Some(SockRef::from(stream)),
+            Self::Plain(stream) => stream.socket(),
             Self::Unix(stream) => Some(SockRef::from(stream)),
             Self::Tls(stream) => Some(SockRef::from(stream.tcp())),
             Self::H2(_) => None,
@@ -289,7 +336,7 @@ impl ClientStream {
     }
 
     /// Waits for bytes at the socket below.
-    pub fn poll_socket_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_socket_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(stream) => stream.poll_read_ready(context),
             Self::Unix(stream) => stream.poll_read_ready(context),
@@ -303,14 +350,14 @@ impl ClientStream {
     /// # Errors
     /// `WouldBlock` where nothing has come, and what else the system says.
     pub fn try_peek_socket(&self, bytes: &mut [u8], is_nothing: impl Fn(&[u8]) -> bool) -> io::Result<usize> {
-        let mut peek = |descriptor| {
-            let count = recv(descriptor, bytes, MsgFlags::MSG_PEEK)?;
+        let peek = |descriptor: BorrowedFd<'_>| {
+            let count = recv(descriptor.as_raw_fd(), bytes, MsgFlags::MSG_PEEK)?;
             let seen = bytes.get(..count).unwrap_or_default();
             if is_nothing(seen) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(count) }
         };
         match self {
-            Self::Plain(stream) => stream.try_io(Interest::READABLE, || peek(stream.as_raw_fd())),
-            Self::Unix(stream) => stream.try_io(Interest::READABLE, || peek(stream.as_raw_fd())),
+            Self::Plain(stream) => stream.try_io(Interest::READABLE, peek),
+            Self::Unix(stream) => Socket::try_io(stream, Interest::READABLE, peek),
             Self::Tls(_) | Self::H2(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
@@ -321,7 +368,9 @@ impl ClientStream {
     /// `WouldBlock` where nothing has come, and what else the system says.
     pub fn try_read_socket(&self, bytes: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(stream) => stream.try_read(bytes),
+            Self::Plain(stream) => stream.try_io(Interest::READABLE, |socket| {
+                recv(socket.as_raw_fd(), bytes, MsgFlags::empty()).map_err(Into::into)
+            }),
             Self::Unix(stream) => stream.try_read(bytes),
             Self::Tls(stream) => stream.tcp().try_read(bytes),
             Self::H2(_) => Err(io::ErrorKind::Unsupported.into()),
@@ -335,6 +384,11 @@ impl ClientStream {
             Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => self.socket()?.local_addr().ok()?.as_socket(),
         }
     }
+}
+
+/// Waits for anything to come: bytes, the end or an error.
+fn poll_any(stream: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<()> {
+    Pin::new(stream).poll_read(context, &mut ReadBuf::new(&mut [0])).map(|_| ())
 }
 
 impl From<Dialled> for ServerStream {
@@ -405,6 +459,25 @@ impl ServerStream {
             Self::Unix(stream) => stream.poll_read_ready(context),
             Self::Tls(stream) => stream.poll_readable(context),
             Self::H2(stream) => stream.poll_readable(context),
+        }
+    }
+
+    /// Waits for the server to let go of a request whose answer it has sent. What it sends else means the same: nothing of it
+    /// could be told from another answer.
+    pub fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Plain(stream) => poll_any(stream, context),
+            Self::Unix(stream) => poll_any(stream, context),
+            Self::Tls(stream) => poll_any(stream.as_mut(), context),
+            Self::H2(stream) => stream.poll_lost(context),
+        }
+    }
+
+    /// Whether the answer did not say its length, and its head does.
+    pub const fn is_length_ours(&self) -> bool {
+        match self {
+            Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => false,
+            Self::H2(stream) => stream.is_length_ours(),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::pure::rule::compile::RuleSet;
 use crate::pure::trace::Trace;
 use crate::request::buffers::SMALL;
 use crate::request::connection;
-use crate::request::listener::Listener;
+use crate::request::listener::{Listener, Said};
 use crate::request::process::Process;
 use crate::request::stream::ClientStream;
 use crate::request::worker::Worker;
@@ -241,6 +241,7 @@ rule use="a"
             config: config.listeners[0].clone(),
             local,
             tls: None,
+            said: Said::default(),
         });
         let mut support = tokio::task::JoinSet::new();
         let worker = Worker::begin(0, process, &store, None, &mut support);
@@ -253,7 +254,7 @@ rule use="a"
         let client = TcpStream::connect(self.listener.local).await.unwrap();
         let (stream, peer) = self.door.accept().await.unwrap();
         self.worker.shared.connections.enter();
-        (client, connection::life(&self.worker, &self.listener, ClientStream::Plain(stream), peer))
+        (client, connection::life(&self.worker, &self.listener, ClientStream::Plain(stream.into()), peer))
     }
 
     fn active(&self) -> u32 {

@@ -462,7 +462,14 @@ mod tests {
 
     fn plan(config: &Config) -> Listener {
         let local = "127.0.0.1:80".parse().unwrap();
-        Listener { index: ListenerIndex(0), name: String::new(), config: config.listeners[0].clone(), local, tls: None }
+        Listener {
+            index: ListenerIndex(0),
+            name: String::new(),
+            config: config.listeners[0].clone(),
+            local,
+            tls: None,
+            said: listener::Said::default(),
+        }
     }
 
     /// A task that panics when it is woken.

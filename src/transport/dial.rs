@@ -142,9 +142,15 @@ pub enum DialError {
     /// The server does not begin an HTTP/2 connection with its SETTINGS.
     #[error("the server does not speak HTTP/2")]
     NotHttp2,
+    /// The server ended an HTTP/2 connection before it said anything.
+    #[error("the server closed the connection before it said its HTTP/2 settings")]
+    ClosedEarly,
     /// All connections to the server have as many streams as it allows, and there may be no more of them.
     #[error("all connections to the server are full")]
     Full,
+    /// The server allows no streams at present, and another one of its pool may.
+    #[error("the server allows no HTTP/2 streams at present")]
+    NoStreams,
     /// The server has got other addresses since it was chosen.
     #[error("the server has moved")]
     Moved,
@@ -159,8 +165,9 @@ impl DialError {
             | Self::Unreachable(_)
             | Self::Unresolved
             | Self::Handshake(_)
-            | Self::NotHttp2 => Blame::Server,
-            Self::Exhausted(_) | Self::Full | Self::Moved => Blame::Us,
+            | Self::NotHttp2
+            | Self::ClosedEarly => Blame::Server,
+            Self::Exhausted(_) | Self::Full | Self::NoStreams | Self::Moved => Blame::Us,
         }
     }
 
@@ -178,7 +185,9 @@ impl DialError {
             Self::Handshake(error) => Self::Handshake(copy(error)),
             Self::Exhausted(error) => Self::Exhausted(copy(error)),
             Self::NotHttp2 => Self::NotHttp2,
+            Self::ClosedEarly => Self::ClosedEarly,
             Self::Full => Self::Full,
+            Self::NoStreams => Self::NoStreams,
             Self::Moved => Self::Moved,
         }
     }

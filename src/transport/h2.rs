@@ -159,6 +159,8 @@ impl Shared {
 pub struct Driver<B> {
     shared: Owned,
     below: B,
+    /// By what it broke.
+    error: Option<io::Error>,
 }
 
 /// The driver's hold on its connection, which is lost with it.
@@ -192,7 +194,7 @@ impl<B: Below> Driver<B> {
             heard: Cell::new(now),
             blocked_since: Cell::new(None),
         };
-        Self { shared: Owned(Rc::new(shared)), below }
+        Self { shared: Owned(Rc::new(shared)), below, error: None }
     }
 
     /// Looks at the multiplexer.
@@ -216,6 +218,11 @@ impl<B: Below> Driver<B> {
         self.shared.blocked_since.get()
     }
 
+    /// The error by which it broke, where it did.
+    pub fn take_error(&mut self) -> Option<io::Error> {
+        self.error.take()
+    }
+
     /// What is below it, which is nobody else's any more.
     pub fn into_below(self) -> B {
         self.below
@@ -226,14 +233,16 @@ impl<B: Below> Driver<B> {
         self.listen(context);
         for _ in 0..READS_MAX {
             self.shared.by_driver(Multiplexer::end_if_faulty);
-            if self.poll_send(context).is_err() {
-                // What the other side has said before it went is still looked at.
+            if let Err(error) = self.poll_send(context) {
+                // What the other side has said before it went is still looked at; it may be why.
                 for _ in 0..READS_MAX {
-                    if !matches!(self.poll_receive(context), Poll::Ready(Ok(1..))) {
-                        break;
+                    match self.poll_receive(context) {
+                        Poll::Ready(Ok(1..)) => {}
+                        Poll::Ready(Err(cause)) => return self.break_off(Some(cause)),
+                        Poll::Ready(Ok(0)) | Poll::Pending => break,
                     }
                 }
-                return self.break_off();
+                return self.break_off(Some(error));
             }
             let (is_over, reads) = self.look(|multiplexer| {
                 (multiplexer.is_over(), multiplexer.fault().is_none() && !multiplexer.is_clogged())
@@ -246,7 +255,8 @@ impl<B: Below> Driver<B> {
             }
             match self.poll_receive(context) {
                 Poll::Ready(Ok(1..)) => {}
-                Poll::Ready(Ok(0) | Err(_)) => return self.break_off(),
+                Poll::Ready(Ok(0)) => return self.break_off(None),
+                Poll::Ready(Err(error)) => return self.break_off(Some(error)),
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -262,14 +272,15 @@ impl<B: Below> Driver<B> {
         }
     }
 
-    fn break_off(&self) -> Poll<()> {
+    fn break_off(&mut self, error: Option<io::Error>) -> Poll<()> {
+        self.error = error;
         self.shared.by_driver(Multiplexer::lose);
         Poll::Ready(())
     }
 
     /// Sends what lies ready, as far as the other side takes it.
     fn poll_send(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        let Self { shared, below } = self;
+        let Self { shared, below, .. } = self;
         let mut is_blocked = false;
         let mut multiplexer = shared.multiplexer.borrow_mut();
         let has_output = multiplexer.has_output();
@@ -301,7 +312,7 @@ impl<B: Below> Driver<B> {
     }
 
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let Self { shared, below } = self;
+        let Self { shared, below, .. } = self;
         MEMORY.with_borrow_mut(|memory| {
             memory.clear();
             let count = ready!(below.poll_fill(context, memory))?;

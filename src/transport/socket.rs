@@ -6,11 +6,13 @@
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use nix::libc;
 use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
@@ -21,35 +23,39 @@ use tokio_util::io::poll_read_buf;
 const TRY_MAX: usize = 16 * 1024;
 
 /// A stream socket of the runtime.
-pub trait Socket: AsFd + AsyncRead + AsyncWrite + Unpin {
+pub trait Socket: AsyncRead + AsyncWrite + Unpin {
     /// Calls `call` where the runtime does not know that it would have to wait, and takes note where it would.
     ///
     /// # Errors
     /// `WouldBlock`, and what `call` says.
-    fn try_io<T>(&self, interest: Interest, call: impl FnOnce() -> io::Result<T>) -> io::Result<T>;
+    fn try_io<T>(&self, interest: Interest, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T>;
 
     /// Waits until a read would not have to wait.
-    fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+    fn poll_read_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// Waits until a write would not have to wait.
-    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+    fn poll_write_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
 macro_rules! impl_socket {
     ($($socket:ty),*) => {$(
         impl Socket for $socket {
             #[inline]
-            fn try_io<T>(&self, interest: Interest, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-                Self::try_io(self, interest, call)
+            fn try_io<T>(
+                &self,
+                interest: Interest,
+                call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
+            ) -> io::Result<T> {
+                Self::try_io(self, interest, || call(self.as_fd()))
             }
 
             #[inline]
-            fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            fn poll_read_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
                 Self::poll_read_ready(self, context)
             }
 
             #[inline]
-            fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            fn poll_write_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
                 Self::poll_write_ready(self, context)
             }
         }
@@ -62,6 +68,31 @@ impl_socket!(TcpStream, UnixStream);
 pub fn has_arrived(socket: &SockRef<'_>) -> bool {
     let seen = socket.peek(&mut [MaybeUninit::uninit()]);
     !matches!(seen, Err(error) if error.kind() == ErrorKind::WouldBlock)
+}
+
+/// Has a listening socket keep connections of which nothing has come to itself, for so many seconds (tcp(7),
+/// `TCP_DEFER_ACCEPT`).
+///
+/// # Errors
+/// What the system says.
+pub fn defer_accept(socket: &impl AsFd, seconds: i32) -> io::Result<()> {
+    const SIZE: libc::socklen_t = size_of::<i32>() as libc::socklen_t;
+    let (descriptor, value) = (socket.as_fd().as_raw_fd(), &raw const seconds);
+    // SAFETY: the descriptor is open as long as `socket` is, and the system reads one number from where `seconds` is.
+    match unsafe { libc::setsockopt(descriptor, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, value.cast(), SIZE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether the other side has ended the connection, whatever it has sent before; `by_both`: only where it takes nothing either.
+pub fn has_ended(socket: &SockRef<'_>, by_both: bool) -> bool {
+    let wanted = if by_both { PollFlags::empty() } else { PollFlags::RDHUP };
+    let mut polled = [PollFd::new(&**socket, wanted)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // Of an end of both sides, and of an error, the system tells unasked.
+    let is_told = poll(&mut polled, Some(&at_once)).is_ok_and(|count| count > 0);
+    is_told && polled.iter().any(|polled| !polled.revents().is_empty())
 }
 
 /// Reads into `room`. `is_streaming`: reads fill their room, one after the other, and others must get a turn in between.
@@ -103,14 +134,14 @@ pub fn poll_read_behind<S: Socket>(
 
 /// Reads, at most `size` bytes, without a look at how much of its turn the task has had.
 fn poll_try_read<S: Socket>(
-    socket: &S,
+    socket: &mut S,
     context: &mut Context<'_>,
     size: usize,
-    mut read: impl FnMut(&S) -> rustix::io::Result<(usize, usize)>,
+    mut read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<(usize, usize)>,
 ) -> Poll<io::Result<usize>> {
     loop {
         let mut count = 0;
-        let tried = socket.try_io(Interest::READABLE, || {
+        let tried = socket.try_io(Interest::READABLE, |socket| {
             count = read(socket)?.0;
             // After a short read nothing is left: the runtime is told so, which saves the read that would find it out.
             if 0 < count && count < size { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
@@ -127,10 +158,34 @@ fn poll_try_read<S: Socket>(
 ///
 /// # Errors
 /// What the system says.
+#[inline]
 pub fn poll_write<S: Socket>(
     socket: &mut S,
     context: &mut Context<'_>,
     slices: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    poll_send(socket, context, slices, SendFlags::NOSIGNAL)
+}
+
+/// The same of the last bytes before our end, which has to follow at once: the system keeps what fills no packet, so that it
+/// goes in one with the end.
+///
+/// # Errors
+/// What the system says.
+#[inline]
+pub fn poll_write_last<S: Socket>(
+    socket: &mut S,
+    context: &mut Context<'_>,
+    slices: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    poll_send(socket, context, slices, SendFlags::NOSIGNAL | SendFlags::MORE)
+}
+
+fn poll_send<S: Socket>(
+    socket: &mut S,
+    context: &mut Context<'_>,
+    slices: &[IoSlice<'_>],
+    flags: SendFlags,
 ) -> Poll<io::Result<usize>> {
     let length = match slices {
         [only] => only.len(),
@@ -143,10 +198,10 @@ pub fn poll_write<S: Socket>(
         };
     }
     loop {
-        let written = socket.try_io(Interest::WRITABLE, || {
+        let written = socket.try_io(Interest::WRITABLE, |socket| {
             Ok(match slices {
-                [only] => rustix::net::send(&*socket, only, SendFlags::NOSIGNAL)?,
-                _ => rustix::io::writev(&*socket, slices)?,
+                [only] => rustix::net::send(socket, only, flags)?,
+                _ => rustix::io::writev(socket, slices)?,
             })
         });
         match written {
@@ -170,6 +225,19 @@ mod tests {
         let count = poll_fn(|context| poll_read_behind(socket, context, &mut memory, is_streaming)).await.unwrap();
         assert_eq!(memory.len(), count);
         memory
+    }
+
+    #[tokio::test]
+    async fn an_end_is_seen_past_what_was_not_read() {
+        for by_both in [false, true] {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            theirs.write_all(b"unread").await.unwrap();
+            assert!(!has_ended(&SockRef::from(&ours), by_both));
+            theirs.shutdown().await.unwrap();
+            assert_eq!(has_ended(&SockRef::from(&ours), by_both), !by_both);
+            drop(theirs);
+            assert!(has_ended(&SockRef::from(&ours), by_both));
+        }
     }
 
     #[tokio::test]

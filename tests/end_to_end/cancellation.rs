@@ -1,8 +1,13 @@
 //! Clients that vanish, by FIN or by RST, at every stage of a request: what was held for them is free at once, and nothing
 //! is left after hundreds of them.
 
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use socket2::SockRef;
 
 use crate::pool_limits::Silent;
 use crate::pools::{Server, all_to};
@@ -287,4 +292,25 @@ fn memory_and_descriptors_level_out_when_clients_vanish_in_the_middle_of_request
     }
     println!("KiB after each round: {levels:?}");
     assert!(levels[9] < levels[2] + 1024, "KiB after each round: {levels:?}");
+}
+
+/// Nothing is read of such a client, so that no read tells.
+#[test]
+fn a_client_that_vanishes_while_its_server_takes_nothing_frees_the_servers_place() {
+    let gate = Arc::new(Gate::default());
+    let opened = Arc::clone(&gate);
+    let origin = Origin::with(move |_| opened.wait());
+    let rules = all_to([&origin], "timeout response=\"1h\"; retry count=0");
+    let proxy = Proxy::start(&format!("{rules}admin \"unix:admin.sock\"\n"));
+    let in_flight = || proxy.status()["pools"][0]["servers"][0]["in_flight"].as_u64();
+    let mut socket = TcpStream::connect(proxy.address()).expect("a connection");
+    let head = "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 50000000\r\n\r\n";
+    socket.write_all(head.as_bytes()).expect("a head that fits");
+    wait_for("the request", DEADLINE, || (in_flight() == Some(1)).then_some(()));
+    socket.set_nonblocking(true).expect("a socket");
+    while socket.write(&[0; 65_536]).is_ok() {}
+    SockRef::from(&socket).set_linger(Some(Duration::ZERO)).expect("a socket");
+    drop(socket);
+    wait_for("the place to be free", DEADLINE, || (in_flight() == Some(0)).then_some(()));
+    gate.open();
 }

@@ -87,13 +87,14 @@ fn idle_connections_are_closed_at_once() {
     let mut proxy = Proxy::start(&rules("limits { idle-timeout \"1h\"; header-timeout \"1h\"; }", &origin));
     let mut idle: Vec<Client> = (0..8).map(|_| proxy.client()).collect();
     idle.iter_mut().for_each(|client| assert_eq!(client.get("/").field("connection"), None));
-    // One that has not asked for anything yet gets a moment for it, and no more.
+    // Of one that has not asked for anything yet the kernel has told nobody, and holds up nothing.
     let mut fresh = proxy.client();
     let started = now();
     proxy.signal(Signal::SIGTERM);
     idle.iter_mut().for_each(|client| assert_eq!(client.end(), End::Closed));
-    assert_eq!(fresh.end(), End::Closed);
     assert_eq!(proxy.wait_for_exit().code(), Some(0));
+    let _ = fresh.try_send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    assert_eq!(fresh.end(), End::Reset);
     assert!(started.elapsed() < DEADLINE);
     wait_for("the server's connections to end", DEADLINE, || (origin.open_connections() == 0).then_some(()));
 }
@@ -105,7 +106,7 @@ fn a_handshake_that_does_not_go_on_holds_up_no_end() {
     let tls = "listen \"127.0.0.1:0\" { tls { certificate \"site.crt\" key=\"site.key\"; } }";
     let mut proxy =
         Proxy::start(&rules(&format!("{tls}\nlimits {{ header-timeout \"1h\"; drain-timeout \"1h\"; }}"), &origin));
-    let mut silent = Client::connect(proxy.addresses[1]);
+    let _silent = Client::connect(proxy.addresses[1]);
     let mut begun = Client::connect(proxy.addresses[1]);
     // The head of a record, of which the rest never comes.
     begun.send([22, 3, 1, 1, 0]);
@@ -113,7 +114,7 @@ fn a_handshake_that_does_not_go_on_holds_up_no_end() {
     proxy.signal(Signal::SIGTERM);
     assert_eq!(proxy.wait_for_exit().code(), Some(0));
     proxy.wait_for_error("drained");
-    assert!(matches!((silent.end(), begun.end()), (End::Closed | End::Reset, End::Closed | End::Reset)));
+    assert!(matches!(begun.end(), End::Closed | End::Reset));
 }
 
 #[test]

@@ -360,7 +360,8 @@ fn streams_above_the_limit_are_refused_and_the_others_are_served() {
         opened.wait();
         exchange.respond(200, &[], b"one");
     });
-    let proxy = Proxy::start(&h2c(&origin, "limits { streams-max 4 }"));
+    let rules = h2c(&origin, "limits { streams-max 4 }");
+    let proxy = Proxy::start(&format!("{rules}admin \"unix:admin.sock\"\n"));
     let mut client = one(&proxy);
     for stream in [1, 3, 5, 7, 9, 11] {
         client.get(stream, "/");
@@ -377,6 +378,23 @@ fn streams_above_the_limit_are_refused_and_the_others_are_served() {
         answered += usize::from(frame.ends_stream() && frame.stream <= 7);
     }
     assert_eq!(origin.requests().len(), 4);
+    assert_eq!(proxy.status()["process"]["http2_streams_refused"], 2);
+}
+
+#[test]
+fn connections_that_end_by_their_clients_fault_are_counted() {
+    let origin = Origin::new("one");
+    let proxy = Proxy::start(&format!("{}admin \"unix:admin.sock\"\n", h2c(&origin, "")));
+    let mut breaks = one(&proxy);
+    breaks.send(kind::DATA, 0, 0, b"on no stream");
+    assert_eq!(breaks.goaway(), Some(code::PROTOCOL_ERROR));
+    let mut floods = one(&proxy);
+    while floods.send(kind::SETTINGS, 0, 0, &[]) {}
+    floods.goaway();
+    let count = |what: &str| proxy.status()["process"][what].as_u64();
+    wait_for("the counts", DEADLINE, || {
+        (count("http2_errors") == Some(1) && count("http2_floods") == Some(1)).then_some(())
+    });
 }
 
 /// What is not the preface is no HTTP/2, and is not taken for anything else either.

@@ -4,6 +4,7 @@ use std::process::{Command, Output};
 
 use crate::h2::h2c;
 use crate::pools::all_to;
+use crate::support::h2_frames::{END_STREAM, H2Server};
 use crate::support::proxy::output_of;
 use crate::support::tls::Certificate;
 use crate::support::{Origin, Proxy, Setup};
@@ -94,4 +95,20 @@ fn h2load_gets_every_answer() {
     let said = said(&output);
     assert!(said.contains("3000 succeeded, 0 failed, 0 errored, 0 timeout"), "{said}");
     assert_eq!(origin.requests().len(), 3000);
+}
+
+/// An answer that is over with its head needs no length in HTTP/2, and gRPC's servers say none.
+#[test]
+fn an_answer_without_a_body_gets_no_length_that_its_server_did_not_say() {
+    let server = H2Server::new(&[], |frames, _| {
+        while let Some(stream) = frames.request() {
+            frames.headers(stream, END_STREAM, &[(":status", "200"), ("grpc-status", "5")]);
+        }
+    });
+    let rules = all_to([server.address], "upstream \"h2c\"");
+    let proxy = Proxy::start(&rules.replacen("via \"off\"", "via \"off\"; protocols \"h2c\"", 1));
+    let url = format!("http://{}/", proxy.address());
+    let output = ran("curl", &["-sv", "--http2-prior-knowledge", "--max-time", "20", &url]);
+    let said = said(&output);
+    assert!(said.contains("grpc-status: 5") && !said.contains("content-length"), "{said}");
 }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use crate::pools::all_to;
 use crate::support::deadline::Gate;
 use crate::support::frames::{FrameClient, StreamEnd, kind};
-use crate::support::h2_frames::{DATA, END_HEADERS, END_STREAM, H2Server, MAX_CONCURRENT_STREAMS, RST_STREAM};
+use crate::support::h2_frames::{DATA, END_HEADERS, END_STREAM, H2Server, HEADERS, MAX_CONCURRENT_STREAMS, RST_STREAM};
 use crate::support::{DEADLINE, Proxy, wait_for};
 use crate::upstream_h2::{answering, proxy_of};
 
+const NO_ERROR: u32 = 0;
+const INTERNAL_ERROR: u32 = 2;
 const REFUSED_STREAM: u32 = 7;
 
 #[test]
@@ -116,4 +118,126 @@ fn an_answer_that_is_shorter_than_it_says_never_looks_whole_also_where_it_announ
     client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
     let (bytes, _) = client.rest();
     assert!(!bytes.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&bytes));
+}
+
+/// RFC 9113 8.1: a server that has answered says that it wants no more of the request. A client that pauses sends nothing by
+/// which that would be noticed.
+#[test]
+fn a_server_that_lets_go_of_an_upload_gets_its_place_back_while_the_client_pauses() {
+    let server = H2Server::new(&[], |frames, _| {
+        while let Some(frame) = frames.next() {
+            if frame.kind == HEADERS {
+                frames.respond(frame.stream, "200", "enough");
+                if !frame.ends_stream() {
+                    frames.reset(frame.stream, NO_ERROR);
+                }
+            }
+        }
+    });
+    let rules = format!(
+        "listen \"127.0.0.1:0\" {{ protocols \"http/1.1\" \"h2c\" }}\n\
+         pool \"p\" {{ server \"o\" \"{}\" max=1; upstream \"h2c\"; queue max=1 timeout=\"20s\" }}\nrule use=\"p\"\n",
+        server.address
+    );
+    let proxy = Proxy::start(&rules);
+    let mut paused = proxy.client();
+    paused.send("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\nhello");
+    assert_eq!(paused.response().text(), "enough");
+    assert_eq!(proxy.client().get("/").status(), 200);
+    let mut paused = FrameClient::connect(proxy.address());
+    paused.post(1, "/", &[]);
+    paused.data(1, b"hello", false);
+    assert!(matches!(paused.end_of(1), StreamEnd::Answered(200, _)));
+    assert_eq!(proxy.client().get("/").status(), 200);
+}
+
+/// Rules for both protocols in front of servers that speak h2c.
+fn both_before(servers: &str) -> String {
+    format!(
+        "listen \"127.0.0.1:0\" {{ protocols \"http/1.1\" \"h2c\" }}\npool \"p\" {{ scheduler \"rr\"; {servers} }}\nrule use=\"p\"\n"
+    )
+}
+
+/// With its head such an answer is whole for a client of HTTP/1.1.
+#[test]
+fn an_empty_answer_that_something_follows_never_looks_whole() {
+    let server = H2Server::new(&[], |frames, number| {
+        while let Some(stream) = frames.request() {
+            frames.headers(stream, END_HEADERS, &[(":status", "200"), ("content-length", "0")]);
+            match number {
+                1 => frames.write(DATA, END_STREAM, stream, b"more"),
+                2 => frames.reset(stream, INTERNAL_ERROR),
+                _ => frames.write(DATA, END_STREAM, stream, b""),
+            }
+            if number < 3 {
+                return;
+            }
+        }
+    });
+    let rules = both_before(&format!("server \"o\" \"{}\"; upstream \"h2c\"; retry count=0", server.address));
+    let proxy = Proxy::start(&rules);
+    assert_eq!(proxy.client().get("/").status(), 502);
+    assert_eq!(proxy.client().get("/").status(), 502);
+    let whole = proxy.client().get("/");
+    assert_eq!((whole.status(), whole.field("content-length")), (200, Some("0")));
+    let mut client = FrameClient::connect(proxy.address());
+    client.get(1, "/");
+    assert_eq!(client.end_of(1), StreamEnd::Answered(200, Vec::new()));
+}
+
+/// Nothing has been sent to the one, so that it costs nothing to ask the other.
+#[test]
+fn a_server_that_allows_no_stream_for_now_keeps_none_from_another_that_does() {
+    let closed = H2Server::new(&[(MAX_CONCURRENT_STREAMS, 0)], |frames, _| while frames.next().is_some() {});
+    let open = H2Server::new(&[], answering);
+    let rules = both_before(&format!(
+        "server \"a\" \"{}\"; server \"b\" \"{}\"; upstream \"h2c\"; timeout connect=\"20s\"",
+        closed.address, open.address
+    ));
+    let proxy = Proxy::start(&rules);
+    for _ in 0..30 {
+        assert_eq!(proxy.client().get("/").status(), 200);
+    }
+    assert_eq!((open.requests(), closed.requests()), (30, 0));
+}
+
+#[test]
+fn a_server_that_ends_the_connection_before_its_settings_is_told_from_one_that_speaks_something_else() {
+    let mute = H2Server::shy(|_, _| {});
+    let other = H2Server::shy(|frames, _| frames.raw(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"));
+    for (server, said) in
+        [(mute, "closed the connection before it said its HTTP/2 settings"), (other, "not speak HTTP/2")]
+    {
+        let proxy = proxy_of(&server, "retry count=0");
+        assert_eq!(proxy.client().get("/").status(), 502);
+        proxy.wait_for_error(said);
+        let records = proxy.wait_for_records("access.log", 1);
+        assert_eq!(records[0]["reason"], "connect-not-http2");
+    }
+}
+
+/// What the access log tells of one request, standard error tells the cause of.
+#[test]
+fn what_a_server_refuses_or_cuts_short_is_told_on_standard_error() {
+    let refusing = H2Server::new(&[], |frames, _| {
+        while let Some(stream) = frames.request() {
+            frames.reset(stream, REFUSED_STREAM);
+        }
+    });
+    let cutting = H2Server::new(&[], |frames, _| {
+        while let Some(stream) = frames.request() {
+            frames.headers(stream, END_HEADERS, &[(":status", "200")]);
+            frames.write(DATA, 0, stream, b"half");
+            frames.reset(stream, INTERNAL_ERROR);
+        }
+    });
+    let proxy = proxy_of(&refusing, "retry count=0");
+    assert_eq!(proxy.client().get("/").status(), 502);
+    proxy.wait_for_error("a request to the server p/o");
+    proxy.wait_for_error("refused the request unprocessed");
+    let proxy = proxy_of(&cutting, "");
+    let mut client = proxy.client();
+    client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    client.rest();
+    proxy.wait_for_error("cut its answer short: HTTP/2 error code 2");
 }

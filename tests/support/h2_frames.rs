@@ -61,6 +61,11 @@ impl Frames {
         let _ = self.socket.write_all(&frame(kind, flags, stream, payload));
     }
 
+    /// Writes what is no frame, if the peer still takes any.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        let _ = self.socket.write_all(bytes);
+    }
+
     /// Says the settings.
     pub fn settings(&mut self, settings: &[(u16, u32)]) {
         let pairs = settings.iter().map(|(name, value)| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat());

@@ -39,6 +39,12 @@ pub struct ProcessStatus {
     pub tls_handshakes_failed: u64,
     /// Connections that were closed because of their PROXY header, or for want of one.
     pub proxy_headers_refused: u64,
+    /// Streams of HTTP/2 that were refused, since their client had as many as it may.
+    pub http2_streams_refused: u64,
+    /// HTTP/2 connections that were ended because their client sent more of what costs it nothing than is borne.
+    pub http2_floods: u64,
+    /// Those that were ended because their client broke the protocol.
+    pub http2_errors: u64,
     /// Accepts that failed for want of descriptors or memory.
     pub accept_errors: u64,
     /// Snapshots of the configuration that somebody still holds: the one that counts, and those that idle workers last saw.

@@ -6,16 +6,18 @@ use crate::pure::h1::response::ResponseHead;
 use crate::pure::h2::hpack::Encoder;
 use crate::pure::head::Known;
 
-/// Appends the head of that answer, whose bytes these are. To an upgrade, the 200 that says the same as a 101 is made
+/// Appends the head of that answer, whose bytes these are, with its length or without. To an upgrade, the 200 that says the same as a 101 is made
 /// (RFC 8441 5).
-pub fn push_answer(encoder: &mut Encoder, out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8]) {
+pub fn push_answer(encoder: &mut Encoder, out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], says_length: bool) {
     let is_upgrade = head.status == 101;
     encoder.push_status(out, if is_upgrade { 200 } else { head.status });
     for field in &head.fields {
         let name = field.name.of(bytes);
-        let is_of_upgrade =
-            is_upgrade && (field.known == Known::ContentLength || name.eq_ignore_ascii_case(b"sec-websocket-accept"));
-        if !field.hop_by_hop && !is_of_upgrade {
+        let is_left_out = match field.known {
+            Known::ContentLength => is_upgrade || !says_length,
+            _ => is_upgrade && name.eq_ignore_ascii_case(b"sec-websocket-accept"),
+        };
+        if !field.hop_by_hop && !is_left_out {
             encoder.push(out, name, field.value.of(bytes));
         }
     }
@@ -28,12 +30,12 @@ mod tests {
     use crate::pure::h1::response::parse_response_head;
     use crate::pure::h2::hpack::{Decoder, FieldBlock};
 
-    fn made(text: &str) -> Vec<(String, String)> {
+    fn made(text: &str, says_length: bool) -> Vec<(String, String)> {
         let mut head = ResponseHead::default();
         let limits = HeadLimits { bytes: 65_536, fields: 128 };
         assert_eq!(parse_response_head(text.as_bytes(), limits, false, &mut head), Ok(Parsed::Complete));
         let (mut out, mut fields) = (Vec::new(), FieldBlock::default());
-        push_answer(&mut Encoder::default(), &mut out, &head, text.as_bytes());
+        push_answer(&mut Encoder::default(), &mut out, &head, text.as_bytes(), says_length);
         Decoder::default().decode(&out, 65_536, &mut fields).unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         fields.fields().map(|(name, value)| (text(name), text(value))).collect()
@@ -41,7 +43,7 @@ mod tests {
 
     #[track_caller]
     fn assert_made(text: &str, wanted: &[(&str, &str)]) {
-        let made = made(text);
+        let made = made(text, true);
         let made: Vec<_> = made.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(made, wanted);
     }
@@ -53,6 +55,14 @@ mod tests {
              X-Y:  z \r\nSet-Cookie: b\r\nEmpty:\r\n\r\n",
             &[(":status", "299"), ("set-cookie", "a"), ("x-y", "z"), ("set-cookie", "b"), ("empty", "")],
         );
+    }
+
+    #[test]
+    fn a_length_that_the_server_has_not_said_is_left_out() {
+        let text = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nGrpc-Status: 5\r\n\r\n";
+        assert_eq!(made(text, true).len(), 3);
+        let fields = made(text, false);
+        assert_eq!(fields, [(":status".to_owned(), "200".to_owned()), ("grpc-status".to_owned(), "5".to_owned())]);
     }
 
     #[test]

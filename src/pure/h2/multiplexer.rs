@@ -126,6 +126,8 @@ pub struct Multiplexer {
     order: OrderGuard,
     /// The newest stream whose head has come whole.
     newest_head: u32,
+    /// Streams that were refused since [`Self::take_refused`], since their client had as many as it may.
+    refused: u64,
     /// How large the last head was.
     usual_head: usize,
     flood: FloodGuard,
@@ -175,6 +177,7 @@ impl Multiplexer {
             encoder: Encoder::default(),
             order: OrderGuard::default(),
             newest_head: 0,
+            refused: 0,
             usual_head: intake::USUAL_HEAD.end,
             flood: FloodGuard::new(now),
             streams: StreamTable::default(),
@@ -202,6 +205,11 @@ impl Multiplexer {
     /// Why the other side has to go.
     pub const fn fault(&self) -> Option<Fault> {
         self.fault
+    }
+
+    /// How many streams were refused, since their client had as many as it may, since this was last asked.
+    pub const fn take_refused(&mut self) -> u64 {
+        std::mem::replace(&mut self.refused, 0)
     }
 
     /// Since when a head is coming that is not whole.

@@ -31,6 +31,8 @@ pub struct Body {
     pub framing: AnswerBody,
     /// How many bytes of data come, where the head says so and some may come.
     pub length: Option<u64>,
+    /// Whether the answer does not say its length, and the head in HTTP/1.1 does.
+    pub is_length_ours: bool,
 }
 
 /// What the answer answers, and what is known of its body.
@@ -76,12 +78,12 @@ pub fn push_head(
         Some(_) if !announces_trailers(fields) => AnswerBody::Length,
         Some(_) | None => AnswerBody::Chunked,
     };
+    let is_known_empty = circumstances.is_ended && !never_has_content;
     push_status(out, status);
     push_fields(out, fields);
     match framing {
         AnswerBody::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         AnswerBody::None | AnswerBody::Length => {
-            let is_known_empty = circumstances.is_ended && !never_has_content;
             // A 204 has no length (RFC 9110 8.6).
             let length = length.filter(|_| status != 204).or(is_known_empty.then_some(0));
             if let Some(length) = length {
@@ -92,7 +94,8 @@ pub fn push_head(
         }
     }
     out.extend_from_slice(b"\r\n");
-    Ok(Body { framing, length: length.filter(|_| !never_has_content) })
+    let is_length_ours = is_known_empty && length.is_none();
+    Ok(Body { framing, length: length.filter(|_| !never_has_content), is_length_ours })
 }
 
 /// Appends the head of an interim answer, whose status that is.

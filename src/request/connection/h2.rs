@@ -57,6 +57,9 @@ pub(super) async fn serve(arrival: Arrival) {
     if has_begun {
         poll_fn(|context| life.poll(context)).await;
     }
+    if let Some(fault) = life.driver.look(Multiplexer::fault) {
+        life.worker.shared.h2_broken(fault).add(1);
+    }
     let Life { driver, deadline, worker, .. } = *life;
     // With the frames gone nobody else holds the connection.
     let mut stream = driver.into_below();
@@ -170,6 +173,7 @@ impl Life {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let is_over = self.driver.poll(context).is_ready();
+            self.count_refused();
             while let Some(handle) = self.driver.next_opened() {
                 self.begin(handle);
             }
@@ -179,6 +183,13 @@ impl Life {
             if !self.has_news() {
                 return Poll::Pending;
             }
+        }
+    }
+
+    fn count_refused(&self) {
+        let refused = self.driver.with(Multiplexer::take_refused);
+        if refused > 0 {
+            self.worker.shared.h2_streams_refused.add(refused);
         }
     }
 

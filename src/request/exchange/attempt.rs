@@ -15,6 +15,7 @@ use crate::pure::cache_status;
 use crate::pure::head::Fields;
 use crate::pure::pool::{Tried, UpstreamProtocol};
 use crate::request::buffers::Grant;
+use crate::request::clock;
 use crate::request::exchange::channel::{Channel, ServerEnd};
 use crate::request::exchange::choice::{self, Choice};
 use crate::request::exchange::decision::Forward;
@@ -54,9 +55,10 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
                 }
             }
             Err(failure) => {
-                choice.fails(&failure);
                 channel.server = None;
-                if !may_repeat(channel, forward, &failure, repeats) {
+                let is_last = !may_repeat(channel, forward, &failure, repeats);
+                choice.fails(&failure, is_last);
+                if is_last {
                     return Err(failure);
                 }
             }
@@ -108,14 +110,25 @@ fn may_go_elsewhere(channel: &Channel<'_>, forward: &Forward, failure: &Failure,
         RetrySafety::Unanswered => retry.on_reset && channel.scratch.is_idempotent,
         RetrySafety::Never => false,
     };
+    is_safe && has_other(channel, forward, choice) && is_affordable(channel, forward, choice.repeats)
+}
+
+/// Whether a request of which nothing has been written may be sent to another server instead. It is no repetition, and spends
+/// nothing of the budget.
+#[cold]
+fn may_move(channel: &Channel<'_>, forward: &Forward, choice: &Choice) -> bool {
+    forward.pool.retry.on_connect
+        && is_repeatable(channel, forward, choice.repeats)
+        && has_other(channel, forward, choice)
+}
+
+/// Whether the pool has another server that may be asked.
+fn has_other(channel: &Channel<'_>, forward: &Forward, choice: &Choice) -> bool {
     let slot = choice.lease.endpoint().record.slot;
-    let has_other = || {
-        channel.connection.worker.admission.snapshot(|snapshot| {
-            let place = snapshot.find_again(forward.index, &forward.pool.name);
-            place.and_then(|place| snapshot.pool(place)).is_some_and(|pool| pool.has_other_than(slot))
-        })
-    };
-    is_safe && has_other() && is_affordable(channel, forward, choice.repeats)
+    channel.connection.worker.admission.snapshot(|snapshot| {
+        let place = snapshot.find_again(forward.index, &forward.pool.name);
+        place.and_then(|place| snapshot.pool(place)).is_some_and(|pool| pool.has_other_than(slot))
+    })
 }
 
 /// A connection that is there already, or a new one. The client's going away ends the wait.
@@ -166,8 +179,10 @@ async fn connect_h2(
     let connector = connector_of(&channel.connection.worker, choice)?;
     let started = time::now();
     let reach = async |channel: &mut Channel<'_>| {
-        let wait = connections.place(target(choice, connector.as_ref()), is_certain);
-        unless_lost(channel, forward, choice, wait).await
+        let target = target(choice, connector.as_ref());
+        let wait = connections.place(target, is_certain);
+        let is_closed = || connections.is_closed(&target, clock::now());
+        unless_lost(channel, forward, choice, wait, is_closed).await
     };
     let (place, is_reused) = with_room(channel, reach).await?;
     choice.is_reused = is_reused;
@@ -219,7 +234,8 @@ async fn reach(channel: &mut Channel<'_>, forward: &Forward, choice: &Choice) ->
     let connector = connector_of(&channel.connection.worker, choice)?;
     let header = choice.pool.upstream.proxy_protocol.map(|version| (version, channel.connection.proxy_source()));
     let (endpoint, timeout) = (choice.lease.endpoint(), choice.pool.timeouts.connect);
-    unless_lost(channel, forward, choice, dial_server(endpoint, connector.as_ref(), header, timeout)).await
+    let dial = dial_server(endpoint, connector.as_ref(), header, timeout);
+    unless_lost(channel, forward, choice, dial, || false).await
 }
 
 /// How TLS is spoken with the servers of the pool; `None`: it is not.
@@ -232,12 +248,14 @@ fn connector_of(worker: &Worker, choice: &Choice) -> Result<Option<TlsConnector>
     worker.connectors.get(&choice.pool.name).cloned().ok_or_else(missing).map(Some)
 }
 
-/// Waits, until the client goes away or the server is given up for silent.
+/// Waits, until the client goes away, the server is given up for silent, or the server takes nothing at present, as `is_closed`
+/// says, and another may.
 async fn unless_lost<T>(
     channel: &mut Channel<'_>,
     forward: &Forward,
     choice: &Choice,
     wait: impl Future<Output = Result<T, DialError>>,
+    is_closed: impl Fn() -> bool,
 ) -> Result<T, Failure> {
     let mut wait = pin!(wait);
     poll_fn(|context| {
@@ -253,6 +271,9 @@ async fn unless_lost<T>(
             if may_go_elsewhere(channel, forward, &failure, choice) {
                 return Poll::Ready(Err(failure));
             }
+        }
+        if is_closed() && may_move(channel, forward, choice) {
+            return Poll::Ready(Err(DialError::NoStreams.into()));
         }
         channel.poll_client_gone(context).map(Err)
     })
@@ -276,7 +297,7 @@ fn wants_another(channel: &Channel<'_>, forward: &Forward, repeats: u32) -> bool
 }
 
 fn may_repeat(channel: &Channel<'_>, forward: &Forward, failure: &Failure, repeats: u32) -> bool {
-    if matches!(failure, Failure::TakenBack { .. }) {
+    if matches!(failure, Failure::TakenBack { .. } | Failure::Connect(DialError::NoStreams)) {
         // It was granted before the server lost it.
         return true;
     }
@@ -300,7 +321,10 @@ fn may_repeat(channel: &Channel<'_>, forward: &Forward, failure: &Failure, repea
 
 /// Whether the count and the budget allow another attempt, and all that was sent of the body is still there.
 fn is_affordable(channel: &Channel<'_>, forward: &Forward, repeats: u32) -> bool {
-    repeats < forward.pool.retry.count
-        && channel.scratch.kept.is_whole()
-        && forward.record.budget.try_spend_retry(channel.connection.worker.now())
+    is_repeatable(channel, forward, repeats) && forward.record.budget.try_spend_retry(channel.connection.worker.now())
+}
+
+/// Whether the count allows another attempt, and all that was sent of the body is still there.
+fn is_repeatable(channel: &Channel<'_>, forward: &Forward, repeats: u32) -> bool {
+    repeats < forward.pool.retry.count && channel.scratch.kept.is_whole()
 }

@@ -5,7 +5,10 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use crate::base::h2_reset::H2Reset;
+use crate::base::time::Timestamp;
 use crate::pure::forwarding::{ClientConnection, ClientFraming, FieldEdits, ResponseVia, push_response_head};
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::{HeadLimits, Parsed, Version};
@@ -26,6 +29,13 @@ const INTERIM_MAX: u32 = 16;
 
 /// How large a server's head may be: what a client's may be by default.
 const RESPONSE_HEAD: HeadLimits = HeadLimits { bytes: 64 * 1024, fields: 256 };
+
+/// How long an answer may take before the runtime watches a client that it has not had to watch: so much later it is noticed at
+/// most that the client has gone.
+const UNWATCHED_MAX: Duration = Duration::from_millis(10);
+
+/// How often a client is looked at of which nothing is read, since its server takes nothing.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Which side an exchange waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +87,8 @@ pub struct Channel<'a> {
     has_passed_continue: bool,
     interim: u32,
     waits_for: Side,
+    /// When the wait for it is over; the client may be looked at before.
+    waits_until: Timestamp,
     /// What the client had not acknowledged when the wait for it began.
     unacknowledged: Option<usize>,
 }
@@ -97,6 +109,7 @@ impl<'a> Channel<'a> {
             has_passed_continue: false,
             interim: 0,
             waits_for: Side::None,
+            waits_until: Timestamp::ZERO,
             unacknowledged: None,
         }
     }
@@ -278,6 +291,9 @@ impl<'a> Channel<'a> {
             (true, Version::Http11) => ClientConnection::Keep,
         };
         let via = server.stream.via(self.connection.listener.config.via);
+        if server.stream.is_length_ours() {
+            self.connection.stream.leave_length_out();
+        }
         let bytes = server.buffer.bytes();
         let head_at = download.head().len();
         push_response_head(download.head(), response, bytes, framing, connection, via, &changed.response);
@@ -288,6 +304,9 @@ impl<'a> Channel<'a> {
         download.start(response.body, outlet, u64::MAX);
         if self.hides_load {
             download.hide_load();
+        }
+        if !keeps_client && is_upload_done {
+            download.end_connection();
         }
         if download.stage_early(&mut server.buffer, &mut |_| {}).is_err() {
             // It is not on its way yet, and another answer takes its place.
@@ -355,7 +374,8 @@ impl<'a> Channel<'a> {
             Poll::Ready(Err(FlowError::Write(_))) => return Poll::Ready(Err(Failure::ClientGone)),
             Poll::Ready(Err(FlowError::Read(error))) => {
                 self.connection.stream.note_reset(&error);
-                return Poll::Ready(Err(Failure::Truncated));
+                let failure = H2Reset::of(&error).map_or(Failure::Truncated, Failure::CutByReset);
+                return Poll::Ready(Err(failure));
             }
             Poll::Ready(Err(_)) => return Poll::Ready(Err(Failure::Truncated)),
             Poll::Ready(Ok(())) | Poll::Pending => {}
@@ -363,8 +383,13 @@ impl<'a> Channel<'a> {
         if let Err(failure) = self.poll_upload(context) {
             return Poll::Ready(Err(failure));
         }
-        if self.scratch.download.is_done() && self.is_over(verdict) {
-            return Poll::Ready(Ok(()));
+        if self.scratch.download.is_done() {
+            // A server that has answered may let go of what it does not want to know (RFC 9113 8.1, RFC 9112 9.5).
+            let server = self.server.as_mut();
+            self.is_upload_broken |= server.is_some_and(|server| server.stream.poll_lost(context).is_ready());
+            if self.is_over(verdict) {
+                return Poll::Ready(Ok(()));
+            }
         }
         if let Err(failure) = self.poll_client_end(context) {
             return Poll::Ready(Err(failure));
@@ -417,9 +442,12 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Notices that the client went away while there is nothing to read for the upload. What a pipelining client has sent
+    /// Notices that the client went away while there is nothing to read for the upload; not of one that is not watched yet. What a pipelining client has sent
     /// stays in its buffer for the next exchange.
     fn poll_client_end(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
+        if !self.connection.stream.is_watched() {
+            return Ok(());
+        }
         if self.scratch.upload.is_ended() {
             return self.read_ahead(context);
         }
@@ -447,6 +475,17 @@ impl<'a> Channel<'a> {
         Ok(())
     }
 
+    /// How long the wait may go on before the client is looked at.
+    fn step(&self) -> Duration {
+        if !self.connection.stream.is_watched() {
+            UNWATCHED_MAX
+        } else if self.scratch.upload.wait() == Wait::Receiver {
+            LOOK_EVERY
+        } else {
+            Duration::MAX
+        }
+    }
+
     /// Starts the clock anew whenever bytes moved or the side that is waited for changed. The client is to blame where both
     /// are waited for: a server need not answer before it has the whole request.
     fn poll_deadline(&mut self, context: &mut Context<'_>, lease: &Lease) -> Poll<Failure> {
@@ -467,10 +506,23 @@ impl<'a> Channel<'a> {
             self.waits_for = side;
             let patience =
                 if is_client { self.connection.listener.config.limits.idle_timeout } else { self.timeouts.response };
-            deadline.set(now + patience);
+            self.waits_until = now + patience;
+            deadline.set(self.waits_until.min(now + self.step()));
             self.unacknowledged = if reads_slowly { self.connection.stream.unacknowledged() } else { None };
         }
         if !deadline.poll_expired(context) {
+            return Poll::Pending;
+        }
+        let now = self.connection.worker.now();
+        if now < self.waits_until {
+            let may_half_close = self.connection.listener.config.half_close;
+            let stream = &mut self.connection.stream;
+            if stream.watch().is_err() || stream.has_gone(may_half_close) {
+                return Poll::Ready(Failure::ClientGone);
+            }
+            self.connection.deadline.set(self.waits_until.min(now + self.step()));
+            // One that is watched only now has not been waited for.
+            context.waker().wake_by_ref();
             return Poll::Pending;
         }
         // The system says that there is room for more only when much of what it holds has gone: a client that reads slowly

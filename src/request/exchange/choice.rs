@@ -160,29 +160,40 @@ impl Choice {
         now.since(self.chosen)
     }
 
-    /// The attempt failed before the answer.
-    pub fn fails(&mut self, failure: &Failure) {
+    /// The attempt failed before the answer; `is_last`: there will be no other.
+    pub fn fails(&mut self, failure: &Failure, is_last: bool) {
         // That a server ends a connection that is idle is its right, and happens while a request is on its way; so is that it
         // takes no more on one that it is about to end, or than it can do.
-        let is_ordinary =
-            matches!(failure, Failure::Unprocessed) || self.is_reused && matches!(failure, Failure::Reset { .. });
-        let outcome = if is_ordinary { Outcome::OwnFault } else { outcome_of(failure) };
-        let record = &self.lease.endpoint().record;
-        // The access log tells of the request; this tells of the cause, which may be the same for thousands.
-        if !is_ordinary && failure.blame() == Blame::Server && record.said.is_due() {
-            let id = &record.id;
-            tracing::warn!("the server {}/{} failed a request: {failure}", id.pool, id.server);
+        let is_ordinary = matches!(failure, Failure::Unprocessed)
+            || self.is_reused && matches!(failure, Failure::Reset { .. } | Failure::StreamReset(_));
+        if is_last || !is_ordinary && failure.blame() == Blame::Server {
+            self.say(failure);
         }
-        self.lease.outcome(outcome);
+        self.lease.outcome(if is_ordinary { Outcome::OwnFault } else { outcome_of(failure) });
     }
 
     /// The exchange is over: as it should be, or by a failure after the answer's head.
     pub fn ends(&mut self, channel: &Channel<'_>, failure: Option<&Failure>) {
         if let Some(failure) = failure {
+            self.say(failure);
             self.lease.outcome(outcome_of(failure));
         }
         let (up, down) = (channel.scratch.upload.passed(), channel.scratch.download.passed());
         self.lease.endpoint().record.count_bytes(up, down);
+    }
+
+    /// Tells operators of a failure that is not the client's. The access log tells of the request; this tells of the cause, which
+    /// may be the same for thousands.
+    #[cold]
+    fn say(&self, failure: &Failure) {
+        let record = &self.lease.endpoint().record;
+        // What this machine lacks is told where it lacks it.
+        let is_of_server = failure.blame() == Blame::Server
+            || !matches!(failure, Failure::Stopped | Failure::NoMemory | Failure::Connect(DialError::Exhausted(_)));
+        let is_news = is_of_server && failure.blame() != Blame::Client;
+        if is_news && record.said.is_due() {
+            tracing::warn!("a request to the server {}/{} failed: {failure}", record.id.pool, record.id.server);
+        }
     }
 
     /// Keeps the server's connection for another request.
@@ -204,7 +215,7 @@ fn outcome_of(failure: &Failure) -> Outcome {
     match failure {
         Failure::Connect(DialError::TimedOut) => Outcome::ConnectTimeout,
         Failure::Connect(error) if error.blame() == Blame::Server => Outcome::ConnectError,
-        Failure::Reset { .. } | Failure::Truncated => Outcome::Reset,
+        Failure::Reset { .. } | Failure::StreamReset(_) | Failure::Truncated | Failure::CutByReset(_) => Outcome::Reset,
         Failure::ResponseTimeout => Outcome::ResponseTimeout,
         Failure::TakenBack { .. } => Outcome::Silent,
         Failure::Response(_) | Failure::BrokenH2 | Failure::UnwantedUpgrade | Failure::TooManyInterim => {
@@ -237,7 +248,7 @@ mod tests {
         let pool = Arc::clone(&pool.pool);
         let mut choice =
             Choice { pool, lease, wants_fresh: false, repeats: 0, is_reused, active: 0, chosen: Timestamp::default() };
-        choice.fails(failure);
+        choice.fails(failure, false);
         drop(choice);
         snapshot.pools[0].endpoints[0].record.ended().failed
     }

@@ -4,6 +4,7 @@
 use std::io;
 
 use crate::base::error::{Blame, RetrySafety};
+use crate::base::h2_reset::H2Reset;
 use crate::pure::h1::request::RequestHeadError;
 use crate::pure::h1::response::ResponseHeadError;
 use crate::pure::refusal::Refusal;
@@ -43,6 +44,9 @@ pub enum Failure {
         /// Whether anything of the request had been written.
         is_written: bool,
     },
+    /// The server reset the request's stream before its answer.
+    #[error("the server reset the request's HTTP/2 stream before its answer: {0}")]
+    StreamReset(H2Reset),
     /// The server says that it has done nothing with the request.
     #[error("the server refused the request unprocessed")]
     Unprocessed,
@@ -82,6 +86,9 @@ pub enum Failure {
     /// The answer was cut short after its head was passed on.
     #[error("the server's answer was cut short")]
     Truncated,
+    /// The same, by a reset of its stream.
+    #[error("the server cut its answer short: {0}")]
+    CutByReset(H2Reset),
 }
 
 impl From<RequestHeadError> for Failure {
@@ -98,8 +105,10 @@ impl Failure {
             Some(Fault::Malformed) => Self::BrokenH2,
             Some(Fault::NoExtendedConnect) => Self::NoExtendedConnect,
             Some(Fault::Unmappable) => Self::Unmappable,
+            Some(Fault::Reset(reset)) if has_begun => Self::CutByReset(reset),
             _ if has_begun => Self::Truncated,
             Some(Fault::Unprocessed) => Self::Unprocessed,
+            Some(Fault::Reset(reset)) if is_written => Self::StreamReset(reset),
             Some(Fault::Reset(_) | Fault::Broken) | None => Self::Reset { is_written },
         }
     }
@@ -114,10 +123,11 @@ impl Failure {
             Self::ClientGone => 499,
             Self::NoMemory
             | Self::Stopped
-            | Self::Connect(DialError::Full | DialError::Moved | DialError::Unresolved) => 503,
+            | Self::Connect(DialError::Full | DialError::NoStreams | DialError::Moved | DialError::Unresolved) => 503,
             Self::Connect(DialError::TimedOut) | Self::ResponseTimeout | Self::TakenBack { .. } => 504,
             Self::Connect(_)
             | Self::Reset { .. }
+            | Self::StreamReset(_)
             | Self::Unprocessed
             | Self::BrokenH2
             | Self::NoExtendedConnect
@@ -126,7 +136,8 @@ impl Failure {
             | Self::UnwantedUpgrade
             | Self::NoUpgrade
             | Self::TooManyInterim
-            | Self::Truncated => 502,
+            | Self::Truncated
+            | Self::CutByReset(_) => 502,
         }
     }
 
@@ -147,10 +158,10 @@ impl Failure {
             Self::Connect(DialError::Unresolved) => "name-unresolved",
             Self::Connect(DialError::Handshake(_)) => "upstream-tls",
             Self::Connect(DialError::Exhausted(_)) => "no-descriptors",
-            Self::Connect(DialError::NotHttp2) => "connect-not-http2",
-            Self::Connect(DialError::Full) => "connections-full",
+            Self::Connect(DialError::NotHttp2 | DialError::ClosedEarly) => "connect-not-http2",
+            Self::Connect(DialError::Full | DialError::NoStreams) => "connections-full",
             Self::Connect(DialError::Moved) => "server-moved",
-            Self::Reset { .. } => "upstream-reset",
+            Self::Reset { .. } | Self::StreamReset(_) => "upstream-reset",
             Self::Unprocessed => "upstream-refused",
             Self::NoExtendedConnect => "no-extended-connect",
             Self::Unmappable => "unmappable",
@@ -160,7 +171,7 @@ impl Failure {
             Self::UnwantedUpgrade => "unwanted-upgrade",
             Self::NoUpgrade => "no-upgrade",
             Self::TooManyInterim => "too-many-interim",
-            Self::Truncated => "truncated",
+            Self::Truncated | Self::CutByReset(_) => "truncated",
         }
     }
 
@@ -174,6 +185,7 @@ impl Failure {
             Self::NoMemory | Self::Stopped | Self::NoExtendedConnect | Self::Unmappable => Blame::Us,
             Self::Connect(error) => error.blame(),
             Self::Reset { .. }
+            | Self::StreamReset(_)
             | Self::Unprocessed
             | Self::BrokenH2
             | Self::ResponseTimeout
@@ -182,7 +194,8 @@ impl Failure {
             | Self::UnwantedUpgrade
             | Self::NoUpgrade
             | Self::TooManyInterim
-            | Self::Truncated => Blame::Server,
+            | Self::Truncated
+            | Self::CutByReset(_) => Blame::Server,
         }
     }
 
@@ -193,7 +206,9 @@ impl Failure {
             | Self::Unprocessed
             | Self::Reset { is_written: false }
             | Self::TakenBack { is_written: false } => RetrySafety::NothingWritten,
-            Self::Reset { is_written: true } | Self::TakenBack { is_written: true } => RetrySafety::Unanswered,
+            Self::Reset { is_written: true } | Self::StreamReset(_) | Self::TakenBack { is_written: true } => {
+                RetrySafety::Unanswered
+            }
             _ => RetrySafety::Never,
         }
     }

@@ -63,6 +63,7 @@ impl Outgoing {
         to: &mut impl Stream,
         buffer: &mut Buffer,
         moved: &mut bool,
+        is_last: bool,
     ) -> Poll<io::Result<()>> {
         if self.is_empty() {
             return Poll::Ready(Ok(()));
@@ -73,7 +74,10 @@ impl Outgoing {
             // A head, or a head and a small body: the usual case.
             while self.written < self.prefix.len() {
                 let rest = self.prefix.get(self.written..).unwrap_or(&[]);
-                match ready!(to.poll_write(context, &[IoSlice::new(rest)]))? {
+                let slices = [IoSlice::new(rest)];
+                let written =
+                    if is_last { to.poll_write_last(context, &slices) } else { to.poll_write(context, &slices) };
+                match ready!(written)? {
                     0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                     count => self.written += count,
                 }
@@ -180,6 +184,8 @@ pub struct Flow {
     /// Whether the receiving side has been told where the message ends, where it has to be.
     is_end_told: bool,
     is_ended: bool,
+    /// Whether the receiving side's connection is ended at once behind it.
+    is_followed_by_end: bool,
     /// Whether a layer below keeps nothing of it back.
     is_flushed: bool,
     outgoing: Outgoing,
@@ -202,6 +208,7 @@ impl Default for Flow {
             trailers: Trailers::All,
             is_end_told: false,
             is_ended: true,
+            is_followed_by_end: false,
             is_flushed: true,
             outgoing: Outgoing::default(),
             passed: 0,
@@ -223,6 +230,7 @@ impl Flow {
         self.trailers = Trailers::All;
         self.is_end_told = false;
         self.is_ended = length == BodyLength::None;
+        self.is_followed_by_end = false;
         self.is_flushed = false;
         self.passed = 0;
         self.limit = limit;
@@ -234,6 +242,11 @@ impl Flow {
     /// Has that rule take trailers of a request away.
     pub fn bar_trailers(&mut self, rule: Option<&Arc<Rule>>) {
         self.trailers = rule.map_or(Trailers::All, |rule| Trailers::ByRule(Arc::clone(rule)));
+    }
+
+    /// The connection that it goes to is ended as soon as it has gone.
+    pub fn end_connection(&mut self) {
+        self.is_followed_by_end = true;
     }
 
     /// Keeps those trailers back in which a server tells of its load.
@@ -395,7 +408,7 @@ impl Flow {
         buffer: &mut Buffer,
     ) -> Poll<Result<(), FlowError>> {
         self.wait = Wait::Receiver;
-        ready!(self.outgoing.poll_send(context, to, buffer, &mut self.moved)).map_err(FlowError::Write)?;
+        ready!(self.outgoing.poll_send(context, to, buffer, &mut self.moved, false)).map_err(FlowError::Write)?;
         ready!(to.poll_flush(context)).map_err(FlowError::Write)?;
         self.wait = Wait::Nothing;
         Poll::Ready(Ok(()))
@@ -415,7 +428,8 @@ impl Flow {
     ) -> Poll<Result<(), FlowError>> {
         loop {
             self.wait = Wait::Receiver;
-            ready!(self.outgoing.poll_send(context, to, buffer, &mut self.moved)).map_err(FlowError::Write)?;
+            let is_last = self.is_ended && self.is_followed_by_end;
+            ready!(self.outgoing.poll_send(context, to, buffer, &mut self.moved, is_last)).map_err(FlowError::Write)?;
             if self.is_ended {
                 if self.outlet == Framing::Message && !self.is_end_told {
                     self.is_end_told = true;

@@ -37,6 +37,11 @@ pub struct Answer {
     state: State,
     /// What is to be read.
     inbound: Inbound,
+    /// Whether the head is held back: it says that there is no data, with it the answer is whole for a client, and until the
+    /// server has ended the stream it may turn out malformed.
+    is_held: bool,
+    /// Whether its length is said by us alone.
+    is_length_ours: bool,
     /// What follows what was read, once that has been taken.
     fault: Option<Fault>,
 }
@@ -71,7 +76,9 @@ impl Answer {
         let mut count = 0;
         loop {
             let most = room.capacity() - room.len();
-            count += self.inbound.give(room, most, |out, most| stream.take_data(out, most));
+            if !self.is_held {
+                count += self.inbound.give(room, most, |out, most| stream.take_data(out, most));
+            }
             if room.len() >= room.capacity() {
                 return Poll::Ready(Ok(count));
             }
@@ -81,7 +88,7 @@ impl Answer {
             match self.poll_next(context, stream) {
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false)) => return Poll::Ready(Ok(count)),
-                Poll::Ready(Err(fault)) => self.fault = Some(fault),
+                Poll::Ready(Err(fault)) => self.fail(fault),
                 Poll::Pending if count > 0 => return Poll::Ready(Ok(count)),
                 Poll::Pending => return Poll::Pending,
             }
@@ -90,13 +97,25 @@ impl Answer {
 
     /// Waits until a read would not.
     pub fn poll_readable(&mut self, context: &mut Context<'_>, stream: &Handle) -> Poll<()> {
-        if self.inbound.is_empty() && self.fault.is_none() {
+        if (self.is_held || self.inbound.is_empty()) && self.fault.is_none() {
             match ready!(self.poll_next(context, stream)) {
                 Ok(_) => {}
-                Err(fault) => self.fault = Some(fault),
+                Err(fault) => self.fail(fault),
             }
         }
         Poll::Ready(())
+    }
+
+    /// Whether the answer did not say its length, and its head in HTTP/1.1 does.
+    pub const fn is_length_ours(&self) -> bool {
+        self.is_length_ours
+    }
+
+    fn fail(&mut self, fault: Fault) {
+        self.fault = Some(fault);
+        if std::mem::take(&mut self.is_held) {
+            self.inbound = Inbound::default();
+        }
     }
 
     /// Makes bytes of what comes next on the stream. False: nothing comes.
@@ -128,11 +147,12 @@ impl Answer {
                 }
                 (Arrival::End, State::Body(body)) => {
                     let is_chunked = *body == AnswerBody::Chunked;
+                    let was_held = std::mem::take(&mut self.is_held);
                     self.state = State::Ended;
                     if is_chunked {
                         push_chunked_end(self.inbound.stage(), stream.take_trailers().as_ref());
                     }
-                    return Poll::Ready(Ok(is_chunked));
+                    return Poll::Ready(Ok(is_chunked || was_held));
                 }
                 (Arrival::End, State::Tunnel) => {
                     self.state = State::Ended;
@@ -161,7 +181,8 @@ impl Answer {
             }
             Expected::Switch { .. } => false,
         };
-        let circumstances = Circumstances { is_to_head, is_ended: stream.is_received() };
+        let is_ended = stream.is_received();
+        let circumstances = Circumstances { is_to_head, is_ended };
         let body = push_head(self.inbound.stage(), status, fields, circumstances)?;
         if let Some(length) = body.length
             && let Err(malformed) = stream.expect(length)
@@ -170,6 +191,8 @@ impl Answer {
             self.inbound = Inbound::default();
             return Err(malformed.into());
         }
+        self.is_held = body.length == Some(0) && !is_ended;
+        self.is_length_ours = body.is_length_ours;
         self.state = State::Body(body.framing);
         Ok(())
     }

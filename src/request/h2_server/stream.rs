@@ -174,6 +174,19 @@ impl H2ServerStream {
         Poll::Ready(Ok(count))
     }
 
+    /// Whether the answer did not say its length, and its head in HTTP/1.1 does.
+    pub const fn is_length_ours(&self) -> bool {
+        self.answer.is_length_ours()
+    }
+
+    /// Waits until the server lets go of a request that has not gone to its end.
+    pub fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match &self.handle {
+            Some(handle) => handle.poll_end(context).map(|_| ()),
+            None => Poll::Pending,
+        }
+    }
+
     /// Waits until there is something to read, or the end.
     ///
     /// # Errors

@@ -129,12 +129,16 @@ impl Link {
     /// A connection over `below`. `ended` is called when it has ended, whoever ended it. There is no bound in time.
     ///
     /// # Errors
-    /// [`DialError::NotHttp2`] where the server ends it, or sends something else, before its SETTINGS.
+    /// [`DialError::NotHttp2`] where the server sends something else than its SETTINGS, [`DialError::ClosedEarly`] where it ends
+    /// the connection before them, and [`DialError::Handshake`] where it says in TLS why.
     pub async fn open(below: impl Below + 'static, ended: impl FnOnce() + 'static) -> Result<Self, DialError> {
         let socket: Socket = Rc::new(RefCell::new(Box::new(below)));
         let mut driver = Driver::new(Rc::clone(&socket), SETTINGS);
         poll_fn(|context| match driver.poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(DialError::NotHttp2)),
+            Poll::Ready(()) if driver.look(|multiplexer| multiplexer.fault().is_some()) => {
+                Poll::Ready(Err(DialError::NotHttp2))
+            }
+            Poll::Ready(()) => Poll::Ready(Err(why_closed(driver.take_error()))),
             // Before the SETTINGS no stream may be opened at all.
             Poll::Pending if driver.look(|multiplexer| multiplexer.fault().is_some()) => {
                 Poll::Ready(Err(DialError::NotHttp2))
@@ -215,6 +219,15 @@ impl Link {
     pub fn open_stream(&self) -> Result<Handle, StreamEnd> {
         let key = self.shared.multiplexer.borrow_mut().open()?;
         Ok(Handle { shared: Rc::clone(&self.shared), key })
+    }
+}
+
+/// Why there was an end before the server said anything: TLS may have told, since a certificate of ours is judged only when the
+/// handshake is over for us (RFC 8446 4.4.4).
+fn why_closed(error: Option<io::Error>) -> DialError {
+    match error {
+        Some(error) if error.kind() == io::ErrorKind::InvalidData => DialError::Handshake(error),
+        Some(_) | None => DialError::ClosedEarly,
     }
 }
 

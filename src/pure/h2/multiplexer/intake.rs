@@ -248,6 +248,7 @@ impl Multiplexer {
         let streams_max = self.own.streams_max as usize;
         // Of those that have been given up some may not have been looked at since.
         if self.streams.open() >= streams_max || self.streams.len() >= 2 * streams_max + PENDING_RESETS {
+            self.refused += 1;
             let code = H2Reset::REFUSED_STREAM.0.to_be_bytes();
             push_frame(&mut self.out, FrameKind::RstStream, 0, id, &code);
             return self.charge(FloodGuard::note_in_vain);

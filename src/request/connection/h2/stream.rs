@@ -93,6 +93,7 @@ pub struct H2Stream {
     outlet: Outlet,
     answer: ResponseHead,
     is_head_request: bool,
+    leaves_length_out: bool,
     reset: Option<H2Reset>,
     carrier: Carrier,
 }
@@ -128,6 +129,7 @@ impl H2Stream {
             outlet: Outlet::Head,
             answer: ResponseHead::default(),
             is_head_request,
+            leaves_length_out: false,
             reset: None,
             carrier,
         }
@@ -156,6 +158,11 @@ impl H2Stream {
     /// The code by which it is to be reset, should it be cut off: the one that the server used.
     pub fn note_reset(&mut self, reset: H2Reset) {
         self.reset = Some(reset);
+    }
+
+    /// The length that the answer's head will say is left out.
+    pub fn leave_length_out(&mut self) {
+        self.leaves_length_out = true;
     }
 
     /// Reads into the buffer's room.
@@ -279,7 +286,10 @@ impl H2Stream {
             used += head.length;
             let is_interim = head.status < 200 && head.status != 101;
             let is_whole = !is_interim && head.body == BodyLength::None && head.status != 101;
-            self.handle.send_head(is_whole, |encoder, out| push_answer(encoder, out, head, rest)).map_err(io_error)?;
+            let says_length = !self.leaves_length_out;
+            self.handle
+                .send_head(is_whole, |encoder, out| push_answer(encoder, out, head, rest, says_length))
+                .map_err(io_error)?;
             if is_interim {
                 continue;
             }
