@@ -22,6 +22,12 @@ impl H2Reset {
 }
 
 impl H2Reset {
+    /// Whether the code may speak of the request alone, and not of who sent it: it is not wanted any more, or is one that makes
+    /// trouble.
+    pub const fn may_be_of_request(self) -> bool {
+        matches!(self, Self::NO_ERROR | Self::PROTOCOL_ERROR | Self::CANCEL | Self::ENHANCE_YOUR_CALM)
+    }
+
     /// The code that an error carries, where it carries one.
     pub fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref::<Self>().copied()

@@ -90,9 +90,7 @@ impl From<DialError> for ProbeError {
             DialError::ClosedEarly => WrongAnswer::Cut.into(),
             DialError::Exhausted(cause) => Self::NotRun(NotRun::Exhausted(cause)),
             // Of shared connections, of which a check has none.
-            error @ (DialError::Full | DialError::NoStreams | DialError::Moved) => {
-                Self::NotRun(NotRun::Exhausted(io::Error::other(error)))
-            }
+            error @ (DialError::Full | DialError::Moved) => Self::NotRun(NotRun::Exhausted(io::Error::other(error))),
         }
     }
 }

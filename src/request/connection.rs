@@ -311,7 +311,13 @@ async fn prepare(mut connection: Connection) -> Option<Prepared> {
     }
     if connection.wants_tls() {
         let ClientStream::Plain(stream) = connection.stream else { return None };
-        let stream = stream.into_watched().ok()?;
+        let stream = match stream.into_watched() {
+            Ok(stream) => stream,
+            Err(error) => {
+                connection.worker.shared.say_accept_error(&error, &connection.listener);
+                return None;
+            }
+        };
         let (worker, listener) = (&connection.worker, &connection.listener);
         connection.stream = handshake(worker, listener, &connection.deadline, stream, connection.peer).await?;
     }
@@ -328,7 +334,8 @@ async fn prepare(mut connection: Connection) -> Option<Prepared> {
 async fn live(connection: &mut Connection) {
     let next = loop {
         // The request of a connection that has just come is most likely there already.
-        let is_tried = !connection.stream.is_watched() && connection.worker.buffers.is_plentiful();
+        let is_fresh = connection.requests == 0 && !connection.stream.is_watched();
+        let is_tried = is_fresh && connection.worker.buffers.is_plentiful();
         if !is_tried && !wait_for_request(connection).await {
             break Next::Close;
         }
@@ -339,6 +346,10 @@ async fn live(connection: &mut Connection) {
             end => break end,
         }
     };
+    if connection.stream.is_lost() {
+        let error = io::Error::other("the system watches no further socket");
+        connection.worker.shared.say_accept_error(&error, &connection.listener);
+    }
     match next {
         // Without TLS there is nothing to say: to let go of the socket ends it.
         Next::Idle | Next::Nothing | Next::Close if !matches!(connection.stream, ClientStream::Tls(_)) => {}

@@ -274,7 +274,14 @@ async fn pass_on(
         true if is_uploaded => Next::Idle,
         // A client that said close sends nothing more. Where the end is our doing its next request may be there already, and
         // to close on that would reset: the answer could be lost (RFC 9112 9.6).
-        false if is_uploaded && !channel.scratch.request.keep_alive && channel.client_buffer.is_empty() => Next::Close,
+        false
+            if is_uploaded
+                && !channel.scratch.request.keep_alive
+                && channel.client_buffer.is_empty()
+                && !channel.connection.stream.has_unread() =>
+        {
+            Next::Close
+        }
         true | false => Next::Linger,
     })
 }

@@ -220,6 +220,7 @@ impl H2Connections {
 
     async fn place_in_turn(self: &Rc<Self>, target: Target<'_>, is_certain: bool) -> Result<(Place, bool), DialError> {
         let mut has_waited = false;
+        let mut opening_until = None;
         for _ in 0..LOOKS_MAX {
             if let Some(place) = self.try_place(&target, clock::now(), is_certain) {
                 return Ok((place, true));
@@ -233,7 +234,13 @@ impl H2Connections {
             match self.with_shelf(&target, |shelf| self.begin_wait(shelf, &target)) {
                 Some(Wait::Dial(dial)) => dial.wait().await?,
                 // Nobody is told when that changes.
-                Some(Wait::Opening) => sleep(CLOSED_PAUSE).await,
+                Some(Wait::Opening) => {
+                    let now = clock::now();
+                    if now >= *opening_until.get_or_insert(now + target.timeout) {
+                        return Err(DialError::Full);
+                    }
+                    sleep(CLOSED_PAUSE).await;
+                }
                 Some(Wait::Place(freed)) => {
                     timeout(target.timeout, freed.notified()).await.map_err(|_| DialError::Full)?;
                 }

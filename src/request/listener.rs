@@ -1,7 +1,7 @@
 //! Listening sockets: opened by the main thread, accepted from by the workers.
 //!
 //! Every worker gets a socket of its own for each address (`SO_REUSEPORT`): the kernel deals connections out, and no worker
-//! wakes another, and only when the first bytes of a connection have come, or [`DEFER`] is over: one whose client says nothing
+//! wakes another. It tells of a connection when its first bytes have come, or [`DEFER`] is over: one whose client says nothing
 //! costs no descriptor, and one whose request is there is served without a wait. The address is bound once without the option first, so that a port in use is noticed. A unix socket is
 //! one for all workers (`unix_socket`).
 
@@ -235,24 +235,10 @@ pub async fn accept(worker: Rc<Worker>, listener: Arc<Listener>, socket: Socket,
     if let Socket::Tcp(socket) = &socket
         && defer_accept(socket, 0).is_ok()
     {
-        let _ = tokio::time::timeout(STRAGGLERS, accept_stragglers(&worker, &listener, socket)).await;
+        tokio::time::sleep(STRAGGLERS).await;
     }
     accept_rest(&worker, &listener, socket);
     closing.is_done.set(true);
-}
-
-/// Accepts what still comes.
-async fn accept_stragglers(worker: &Rc<Worker>, listener: &Arc<Listener>, socket: &AsyncFd<TcpListener>) {
-    loop {
-        match socket.async_io(Interest::READABLE, ClientTcp::accept).await {
-            Ok((stream, peer)) => {
-                worker.shared.connections.enter();
-                connection::spawn(worker, listener, ClientStream::Plain(stream), peer);
-            }
-            Err(error) if is_of_one_connection(&error) => {}
-            Err(_) => return,
-        }
-    }
 }
 
 /// Accepts what waits in the kernel's queue, and closes the socket. The runtime's own accept would not do: it may not know

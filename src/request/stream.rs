@@ -301,6 +301,11 @@ impl ClientStream {
         }
     }
 
+    /// Whether it was closed because the system had no room to watch it.
+    pub const fn is_lost(&self) -> bool {
+        matches!(self, Self::Plain(stream) if stream.is_lost())
+    }
+
     /// Has the runtime watch it.
     ///
     /// # Errors
@@ -310,6 +315,11 @@ impl ClientStream {
             Self::Plain(stream) => stream.watch().map(|_| ()),
             Self::Unix(_) | Self::Tls(_) | Self::H2(_) => Ok(()),
         }
+    }
+
+    /// Whether the system holds something of the client's that was not read, or its end. It tells nothing of a stream of HTTP/2.
+    pub fn has_unread(&self) -> bool {
+        self.socket().is_some_and(|socket| socket::has_arrived(&socket))
     }
 
     /// Whether the client has ended its connection, whatever of it has not been read; `may_half_close`: only where it takes nothing
@@ -470,6 +480,14 @@ impl ServerStream {
             Self::Unix(stream) => poll_any(stream, context),
             Self::Tls(stream) => poll_any(stream.as_mut(), context),
             Self::H2(stream) => stream.poll_lost(context),
+        }
+    }
+
+    /// Whether an answer's head has come that was not given yet.
+    pub const fn has_head(&self) -> bool {
+        match self {
+            Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => false,
+            Self::H2(stream) => stream.has_head(),
         }
     }
 

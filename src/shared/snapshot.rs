@@ -133,10 +133,11 @@ impl PoolSnapshot {
         self.candidates.iter().enumerate().find(|(_, candidate)| candidate.slot == slot)
     }
 
-    /// Whether a request could go to another server than that one now.
-    pub fn has_other_than(&self, slot: ServerSlot) -> bool {
+    /// Whether a request could go to another server than that one, and those that were tried, now.
+    pub fn has_other_than(&self, slot: ServerSlot, tried: &Tried) -> bool {
         let view = self.view(&Tried::NONE);
-        self.candidates.iter().any(|candidate| candidate.slot != slot && view.may_get(candidate))
+        let is_other = |other: ServerSlot| other != slot && !tried.contains(other);
+        self.candidates.iter().any(|candidate| is_other(candidate.slot) && view.may_get(candidate))
     }
 
     /// What its queue has to know of its servers.

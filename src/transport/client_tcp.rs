@@ -31,7 +31,7 @@ enum State {
 }
 
 fn lost() -> io::Error {
-    io::ErrorKind::NotConnected.into()
+    io::Error::new(io::ErrorKind::NotConnected, "the system does not watch any more sockets")
 }
 
 impl ClientTcp {
@@ -48,6 +48,11 @@ impl ClientTcp {
     /// Whether its events reach the runtime.
     pub const fn is_watched(&self) -> bool {
         !matches!(self.0, State::Fresh(_))
+    }
+
+    /// Whether the system had no room to watch it, and it is closed.
+    pub const fn is_lost(&self) -> bool {
+        matches!(self.0, State::Lost)
     }
 
     /// Has the runtime watch it.

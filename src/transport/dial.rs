@@ -148,9 +148,6 @@ pub enum DialError {
     /// All connections to the server have as many streams as it allows, and there may be no more of them.
     #[error("all connections to the server are full")]
     Full,
-    /// The server allows no streams at present, and another one of its pool may.
-    #[error("the server allows no HTTP/2 streams at present")]
-    NoStreams,
     /// The server has got other addresses since it was chosen.
     #[error("the server has moved")]
     Moved,
@@ -167,7 +164,7 @@ impl DialError {
             | Self::Handshake(_)
             | Self::NotHttp2
             | Self::ClosedEarly => Blame::Server,
-            Self::Exhausted(_) | Self::Full | Self::NoStreams | Self::Moved => Blame::Us,
+            Self::Exhausted(_) | Self::Full | Self::Moved => Blame::Us,
         }
     }
 
@@ -187,7 +184,6 @@ impl DialError {
             Self::NotHttp2 => Self::NotHttp2,
             Self::ClosedEarly => Self::ClosedEarly,
             Self::Full => Self::Full,
-            Self::NoStreams => Self::NoStreams,
             Self::Moved => Self::Moved,
         }
     }

@@ -168,7 +168,7 @@ pub fn poll_write<S: Socket>(
 }
 
 /// The same of the last bytes before our end, which has to follow at once: the system keeps what fills no packet, so that it
-/// goes in one with the end.
+/// goes in one with the end. Only of what is small and in one piece; the rest goes as usual.
 ///
 /// # Errors
 /// What the system says.

@@ -374,3 +374,25 @@ pub fn an_upload_whose_chunks_are_broken_is_400_and_never_looks_complete_to_a_se
         assert!(matches!(client.rest().1, End::Closed | End::Reset));
     }
 }
+
+/// Some clients send a line too much (RFC 9112 2.2). What is closed on bytes that were not read is reset, with all that the client
+/// has not got yet.
+#[test]
+fn an_answer_is_whole_also_where_more_was_sent_than_the_request() {
+    let (origin, gate) = Origin::gated();
+    gate.open();
+    let proxy = Proxy::start(&all_to([&origin], ""));
+    // So that a connection to the server is there.
+    assert_eq!(proxy.client().get("/").text(), "late");
+    for behind in ["\r\n", "GET /more HTTP/1.1\r\nHost: a.test\r\n\r\n"] {
+        for head in ["POST / HTTP/1.1\r\nHost: a.test\r\nConnection: close", "POST / HTTP/1.0\r\nHost: a.test"] {
+            for _ in 0..50 {
+                let mut client = proxy.client();
+                client.send(format!("{head}\r\nContent-Length: 3\r\n\r\nabc"));
+                // The proxy may be through already.
+                let _ = client.try_send(behind);
+                assert_eq!(client.response().text(), "late");
+            }
+        }
+    }
+}

@@ -185,13 +185,28 @@ fn an_empty_answer_that_something_follows_never_looks_whole() {
     assert_eq!(client.end_of(1), StreamEnd::Answered(200, Vec::new()));
 }
 
+/// Its head has come, so that it has done something with the request, whatever it says then.
+#[test]
+fn a_request_whose_empty_answer_turns_out_malformed_is_not_sent_again() {
+    let server = H2Server::new(&[], |frames, _| {
+        while let Some(stream) = frames.request() {
+            frames.headers(stream, END_HEADERS, &[(":status", "200"), ("content-length", "0")]);
+            frames.reset(stream, REFUSED_STREAM);
+        }
+    });
+    let proxy = proxy_of(&server, "retry count=3");
+    let answer = proxy.client().request("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1\r\n\r\nx");
+    assert_eq!((answer.status(), server.requests()), (502, 1));
+    assert_eq!((proxy.client().get("/").status(), server.requests()), (502, 2));
+}
+
 /// Nothing has been sent to the one, so that it costs nothing to ask the other.
 #[test]
 fn a_server_that_allows_no_stream_for_now_keeps_none_from_another_that_does() {
     let closed = H2Server::new(&[(MAX_CONCURRENT_STREAMS, 0)], |frames, _| while frames.next().is_some() {});
     let open = H2Server::new(&[], answering);
     let rules = both_before(&format!(
-        "server \"a\" \"{}\"; server \"b\" \"{}\"; upstream \"h2c\"; timeout connect=\"20s\"",
+        "server \"a\" \"{}\"; server \"b\" \"{}\"; upstream \"h2c\"; timeout connect=\"20s\"; retry count=0",
         closed.address, open.address
     ));
     let proxy = Proxy::start(&rules);

@@ -142,7 +142,8 @@ fn a_server_that_asks_for_a_certificate_is_shown_ours() {
     assert!(again["resumed"] == true && again["subject"].as_str().unwrap().ends_with("=the proxy"), "{again}");
     // Without one, TLS 1.3 tells of it only after the request has gone.
     let proxy = verifying(&server, &authority);
-    assert_eq!(refused(&proxy), (502, "upstream-reset".to_owned()));
+    assert_eq!(refused(&proxy), (502, "upstream-tls".to_owned()));
+    proxy.wait_for_error("CertificateRequired");
 }
 
 #[test]

@@ -33,10 +33,12 @@ use crate::transport::tls::TlsConnector;
 /// The last attempt's [`Failure`], where no further attempt is safe, allowed or possible.
 pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Forward) -> Result<Choice, Failure> {
     let mut tried = Tried::NONE;
-    let mut repeats = 0;
+    let (mut repeats, mut moves) = (0, 0);
     loop {
         let mut choice = choice::choose(channel, forward, &tried, repeats).await?;
+        choice.may_move = moves < Tried::MAX;
         channel.connection.deadline.asks(choice.lease.endpoint().record.slot);
+        let mut is_move = false;
         let asked = ask(channel, grant, forward, &mut choice).await;
         channel.connection.deadline.asks_nobody();
         match asked {
@@ -61,10 +63,15 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
                 if is_last {
                     return Err(failure);
                 }
+                is_move = matches!(failure, Failure::NoStreams);
             }
         }
         tried.add(choice.lease.endpoint().record.slot);
-        repeats += 1;
+        if is_move {
+            moves += 1
+        } else {
+            repeats += 1
+        }
         channel.rewind();
     }
 }
@@ -110,24 +117,16 @@ fn may_go_elsewhere(channel: &Channel<'_>, forward: &Forward, failure: &Failure,
         RetrySafety::Unanswered => retry.on_reset && channel.scratch.is_idempotent,
         RetrySafety::Never => false,
     };
-    is_safe && has_other(channel, forward, choice) && is_affordable(channel, forward, choice.repeats)
+    is_safe && has_other(channel, forward, choice, &Tried::NONE) && is_affordable(channel, forward, choice.repeats)
 }
 
-/// Whether a request of which nothing has been written may be sent to another server instead. It is no repetition, and spends
-/// nothing of the budget.
+/// Whether the pool has another server that may be asked, and is none of those.
 #[cold]
-fn may_move(channel: &Channel<'_>, forward: &Forward, choice: &Choice) -> bool {
-    forward.pool.retry.on_connect
-        && is_repeatable(channel, forward, choice.repeats)
-        && has_other(channel, forward, choice)
-}
-
-/// Whether the pool has another server that may be asked.
-fn has_other(channel: &Channel<'_>, forward: &Forward, choice: &Choice) -> bool {
+fn has_other(channel: &Channel<'_>, forward: &Forward, choice: &Choice, tried: &Tried) -> bool {
     let slot = choice.lease.endpoint().record.slot;
     channel.connection.worker.admission.snapshot(|snapshot| {
         let place = snapshot.find_again(forward.index, &forward.pool.name);
-        place.and_then(|place| snapshot.pool(place)).is_some_and(|pool| pool.has_other_than(slot))
+        place.and_then(|place| snapshot.pool(place)).is_some_and(|pool| pool.has_other_than(slot, tried))
     })
 }
 
@@ -272,8 +271,9 @@ async fn unless_lost<T>(
                 return Poll::Ready(Err(failure));
             }
         }
-        if is_closed() && may_move(channel, forward, choice) {
-            return Poll::Ready(Err(DialError::NoStreams.into()));
+        // Nothing has been written: to ask another is no repetition.
+        if choice.may_move && is_closed() && has_other(channel, forward, choice, &choice.tried) {
+            return Poll::Ready(Err(Failure::NoStreams));
         }
         channel.poll_client_gone(context).map(Err)
     })
@@ -297,8 +297,8 @@ fn wants_another(channel: &Channel<'_>, forward: &Forward, repeats: u32) -> bool
 }
 
 fn may_repeat(channel: &Channel<'_>, forward: &Forward, failure: &Failure, repeats: u32) -> bool {
-    if matches!(failure, Failure::TakenBack { .. } | Failure::Connect(DialError::NoStreams)) {
-        // It was granted before the server lost it.
+    if matches!(failure, Failure::TakenBack { .. } | Failure::NoStreams) {
+        // It was granted before the server lost it, or could not have it.
         return true;
     }
     let retry = &forward.pool.retry;

@@ -30,8 +30,8 @@ const INTERIM_MAX: u32 = 16;
 /// How large a server's head may be: what a client's may be by default.
 const RESPONSE_HEAD: HeadLimits = HeadLimits { bytes: 64 * 1024, fields: 256 };
 
-/// How long an answer may take before the runtime watches a client that it has not had to watch: so much later it is noticed at
-/// most that the client has gone.
+/// How long an answer may take before the runtime watches a client that it has not had to watch: about so much later, and a tick of
+/// the deadlines, it is noticed that the client has gone.
 const UNWATCHED_MAX: Duration = Duration::from_millis(10);
 
 /// How often a client is looked at of which nothing is read, since its server takes nothing.
@@ -171,7 +171,8 @@ impl<'a> Channel<'a> {
 
     /// Whether no byte of an answer has come.
     fn is_unanswered(&self) -> bool {
-        self.interim == 0 && self.server.as_ref().is_some_and(|server| server.buffer.is_empty())
+        let has_come = |server: &ServerEnd| !server.buffer.is_empty() || server.stream.has_head();
+        self.interim == 0 && self.server.as_ref().is_some_and(|server| !has_come(server))
     }
 
     /// Reads from the server as far as it goes. True: the final head is there.
@@ -194,7 +195,7 @@ impl<'a> Channel<'a> {
             match server.stream.poll_fill(context, &mut server.buffer) {
                 Poll::Ready(Ok(1..)) => self.waits_for = Side::Heard,
                 Poll::Ready(Err(error)) => {
-                    let has_begun = !server.buffer.is_empty() || self.interim > 0;
+                    let has_begun = !server.buffer.is_empty() || server.stream.has_head() || self.interim > 0;
                     return Err(Failure::of_server(&error, self.is_written, has_begun));
                 }
                 Poll::Ready(Ok(0)) if server.buffer.is_empty() && self.interim == 0 => {
@@ -385,7 +386,7 @@ impl<'a> Channel<'a> {
         }
         if self.scratch.download.is_done() {
             // A server that has answered may let go of what it does not want to know (RFC 9113 8.1, RFC 9112 9.5).
-            let server = self.server.as_mut();
+            let server = self.server.as_mut().filter(|_| !self.scratch.upload.is_done());
             self.is_upload_broken |= server.is_some_and(|server| server.stream.poll_lost(context).is_ready());
             if self.is_over(verdict) {
                 return Poll::Ready(Ok(()));
@@ -517,23 +518,27 @@ impl<'a> Channel<'a> {
         if now < self.waits_until {
             let may_half_close = self.connection.listener.config.half_close;
             let stream = &mut self.connection.stream;
+            let was_watched = stream.is_watched();
             if stream.watch().is_err() || stream.has_gone(may_half_close) {
                 return Poll::Ready(Failure::ClientGone);
             }
             self.connection.deadline.set(self.waits_until.min(now + self.step()));
             // One that is watched only now has not been waited for.
-            context.waker().wake_by_ref();
+            if !was_watched || self.connection.deadline.poll_expired(context) {
+                context.waker().wake_by_ref();
+            }
             return Poll::Pending;
         }
         // The system says that there is room for more only when much of what it holds has gone: a client that reads slowly
         // but does read shows it in what it has acknowledged.
         let left = if reads_slowly { self.connection.stream.unacknowledged() } else { None };
-        if let (Some(now), Some(before)) = (left, self.unacknowledged)
-            && now < before
+        if let (Some(rest), Some(before)) = (left, self.unacknowledged)
+            && rest < before
         {
             self.unacknowledged = left;
-            deadline.set(self.connection.worker.now() + self.connection.listener.config.limits.idle_timeout);
-            if !deadline.poll_expired(context) {
+            self.waits_until = now + self.connection.listener.config.limits.idle_timeout;
+            self.connection.deadline.set(self.waits_until.min(now + self.step()));
+            if !self.connection.deadline.poll_expired(context) {
                 return Poll::Pending;
             }
         }

@@ -38,6 +38,10 @@ pub struct Choice {
     /// answer; elsewhere 0.
     active: u32,
     chosen: Timestamp,
+    /// The servers that were tried before.
+    pub tried: Tried,
+    /// Whether the request may still be moved from a server that can't have it.
+    pub may_move: bool,
 }
 
 /// Chooses the server that the client belongs to, or one that was not tried, where there is one, and takes a place there; it may
@@ -71,7 +75,17 @@ pub async fn choose(
     }
     let wants_fresh = tried.contains(endpoint.record.slot);
     let active = if endpoint.is_measured { endpoint.record.load.active() } else { 0 };
-    Ok(Choice { pool: Arc::clone(&forward.pool), lease, wants_fresh, repeats, is_reused: false, active, chosen: now })
+    Ok(Choice {
+        pool: Arc::clone(&forward.pool),
+        lease,
+        wants_fresh,
+        repeats,
+        is_reused: false,
+        active,
+        chosen: now,
+        tried: *tried,
+        may_move: false,
+    })
 }
 
 /// What comes of a choice without a wait.
@@ -164,8 +178,12 @@ impl Choice {
     pub fn fails(&mut self, failure: &Failure, is_last: bool) {
         // That a server ends a connection that is idle is its right, and happens while a request is on its way; so is that it
         // takes no more on one that it is about to end, or than it can do.
-        let is_ordinary = matches!(failure, Failure::Unprocessed)
-            || self.is_reused && matches!(failure, Failure::Reset { .. } | Failure::StreamReset(_));
+        let is_ordinary = match failure {
+            Failure::Unprocessed => true,
+            Failure::Reset { .. } => self.is_reused,
+            Failure::StreamReset(reset) => reset.may_be_of_request(),
+            _ => false,
+        };
         if is_last || !is_ordinary && failure.blame() == Blame::Server {
             self.say(failure);
         }
@@ -188,9 +206,12 @@ impl Choice {
     fn say(&self, failure: &Failure) {
         let record = &self.lease.endpoint().record;
         // What this machine lacks is told where it lacks it.
-        let is_of_server = failure.blame() == Blame::Server
-            || !matches!(failure, Failure::Stopped | Failure::NoMemory | Failure::Connect(DialError::Exhausted(_)));
-        let is_news = is_of_server && failure.blame() != Blame::Client;
+        let is_news = match failure {
+            Failure::Stopped | Failure::NoMemory | Failure::Unmappable | Failure::Connect(DialError::Exhausted(_)) => {
+                false
+            }
+            failure => failure.blame() != Blame::Client,
+        };
         if is_news && record.said.is_due() {
             tracing::warn!("a request to the server {}/{} failed: {failure}", record.id.pool, record.id.server);
         }
@@ -215,7 +236,11 @@ fn outcome_of(failure: &Failure) -> Outcome {
     match failure {
         Failure::Connect(DialError::TimedOut) => Outcome::ConnectTimeout,
         Failure::Connect(error) if error.blame() == Blame::Server => Outcome::ConnectError,
-        Failure::Reset { .. } | Failure::StreamReset(_) | Failure::Truncated | Failure::CutByReset(_) => Outcome::Reset,
+        Failure::Reset { .. }
+        | Failure::StreamReset(_)
+        | Failure::TlsAlert(_)
+        | Failure::Truncated
+        | Failure::CutByReset(_) => Outcome::Reset,
         Failure::ResponseTimeout => Outcome::ResponseTimeout,
         Failure::TakenBack { .. } => Outcome::Silent,
         Failure::Response(_) | Failure::BrokenH2 | Failure::UnwantedUpgrade | Failure::TooManyInterim => {
@@ -231,6 +256,7 @@ fn outcome_of(failure: &Failure) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::h2_reset::H2Reset;
     use crate::pure::config::load_text;
     use crate::pure::rule::compile::RuleSet;
     use crate::shared::counters::ProcessCounters;
@@ -246,8 +272,17 @@ mod tests {
         let pool = &snapshot.pools[0];
         let lease = Lease::take(&pool.endpoints[0], None).unwrap();
         let pool = Arc::clone(&pool.pool);
-        let mut choice =
-            Choice { pool, lease, wants_fresh: false, repeats: 0, is_reused, active: 0, chosen: Timestamp::default() };
+        let mut choice = Choice {
+            pool,
+            lease,
+            wants_fresh: false,
+            repeats: 0,
+            is_reused,
+            active: 0,
+            chosen: Timestamp::default(),
+            tried: Tried::NONE,
+            may_move: false,
+        };
         choice.fails(failure, false);
         drop(choice);
         snapshot.pools[0].endpoints[0].record.ended().failed
@@ -257,6 +292,8 @@ mod tests {
     fn a_server_that_ends_an_idle_connection_while_a_request_comes_is_not_blamed() {
         let reset = Failure::Reset { is_written: true };
         assert_eq!((failures(true, &reset), failures(false, &reset)), (0, 1));
+        let stream_reset = |code| failures(true, &Failure::StreamReset(code));
+        assert_eq!((stream_reset(H2Reset::INTERNAL_ERROR), stream_reset(H2Reset::CANCEL)), (1, 0));
         let (timeout, cut) = (Failure::ResponseTimeout, Failure::Truncated);
         assert_eq!((failures(true, &timeout), failures(true, &cut)), (1, 1));
     }

@@ -68,6 +68,12 @@ pub enum Failure {
         /// Whether anything of the request had been written.
         is_written: bool,
     },
+    /// The server allows no streams at present, and another of its pool may.
+    #[error("the server allows no HTTP/2 streams at present")]
+    NoStreams,
+    /// TLS of the server ended the connection, and says why, before its answer.
+    #[error("the server's TLS ended the connection: {0}")]
+    TlsAlert(String),
     /// The process ends, and waits no longer.
     #[error("the process ends")]
     Stopped,
@@ -109,6 +115,7 @@ impl Failure {
             _ if has_begun => Self::Truncated,
             Some(Fault::Unprocessed) => Self::Unprocessed,
             Some(Fault::Reset(reset)) if is_written => Self::StreamReset(reset),
+            None if error.kind() == io::ErrorKind::InvalidData => Self::TlsAlert(error.to_string()),
             Some(Fault::Reset(_) | Fault::Broken) | None => Self::Reset { is_written },
         }
     }
@@ -123,11 +130,13 @@ impl Failure {
             Self::ClientGone => 499,
             Self::NoMemory
             | Self::Stopped
-            | Self::Connect(DialError::Full | DialError::NoStreams | DialError::Moved | DialError::Unresolved) => 503,
+            | Self::NoStreams
+            | Self::Connect(DialError::Full | DialError::Moved | DialError::Unresolved) => 503,
             Self::Connect(DialError::TimedOut) | Self::ResponseTimeout | Self::TakenBack { .. } => 504,
             Self::Connect(_)
             | Self::Reset { .. }
             | Self::StreamReset(_)
+            | Self::TlsAlert(_)
             | Self::Unprocessed
             | Self::BrokenH2
             | Self::NoExtendedConnect
@@ -156,10 +165,10 @@ impl Failure {
             Self::Connect(DialError::Refused) => "connect-refused",
             Self::Connect(DialError::Unreachable(_)) => "connect-unreachable",
             Self::Connect(DialError::Unresolved) => "name-unresolved",
-            Self::Connect(DialError::Handshake(_)) => "upstream-tls",
+            Self::Connect(DialError::Handshake(_)) | Self::TlsAlert(_) => "upstream-tls",
             Self::Connect(DialError::Exhausted(_)) => "no-descriptors",
             Self::Connect(DialError::NotHttp2 | DialError::ClosedEarly) => "connect-not-http2",
-            Self::Connect(DialError::Full | DialError::NoStreams) => "connections-full",
+            Self::Connect(DialError::Full) | Self::NoStreams => "connections-full",
             Self::Connect(DialError::Moved) => "server-moved",
             Self::Reset { .. } | Self::StreamReset(_) => "upstream-reset",
             Self::Unprocessed => "upstream-refused",
@@ -182,10 +191,11 @@ impl Failure {
             Self::HeadTimeout | Self::ClientTimeout | Self::Body | Self::ClientGone | Self::TooManyConnections => {
                 Blame::Client
             }
-            Self::NoMemory | Self::Stopped | Self::NoExtendedConnect | Self::Unmappable => Blame::Us,
+            Self::NoMemory | Self::Stopped | Self::NoStreams | Self::NoExtendedConnect | Self::Unmappable => Blame::Us,
             Self::Connect(error) => error.blame(),
             Self::Reset { .. }
             | Self::StreamReset(_)
+            | Self::TlsAlert(_)
             | Self::Unprocessed
             | Self::BrokenH2
             | Self::ResponseTimeout
@@ -204,11 +214,13 @@ impl Failure {
         match self {
             Self::Connect(_)
             | Self::Unprocessed
+            | Self::NoStreams
             | Self::Reset { is_written: false }
             | Self::TakenBack { is_written: false } => RetrySafety::NothingWritten,
-            Self::Reset { is_written: true } | Self::StreamReset(_) | Self::TakenBack { is_written: true } => {
-                RetrySafety::Unanswered
-            }
+            Self::Reset { is_written: true }
+            | Self::StreamReset(_)
+            | Self::TlsAlert(_)
+            | Self::TakenBack { is_written: true } => RetrySafety::Unanswered,
             _ => RetrySafety::Never,
         }
     }

@@ -244,7 +244,7 @@ impl Flow {
         self.trailers = rule.map_or(Trailers::All, |rule| Trailers::ByRule(Arc::clone(rule)));
     }
 
-    /// The connection that it goes to is ended as soon as it has gone.
+    /// The connection that it goes to is ended as soon as it has gone: what is small goes in one packet with that end.
     pub fn end_connection(&mut self) {
         self.is_followed_by_end = true;
     }

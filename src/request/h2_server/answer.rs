@@ -97,13 +97,19 @@ impl Answer {
 
     /// Waits until a read would not.
     pub fn poll_readable(&mut self, context: &mut Context<'_>, stream: &Handle) -> Poll<()> {
-        if (self.is_held || self.inbound.is_empty()) && self.fault.is_none() {
+        while (self.is_held || self.inbound.is_empty()) && self.fault.is_none() {
             match ready!(self.poll_next(context, stream)) {
-                Ok(_) => {}
+                Ok(true) => {}
+                Ok(false) => break,
                 Err(fault) => self.fail(fault),
             }
         }
         Poll::Ready(())
+    }
+
+    /// Whether the final head has come, given or not.
+    pub const fn has_head(&self) -> bool {
+        !matches!(self.state, State::Unsent | State::Head(_))
     }
 
     /// Whether the answer did not say its length, and its head in HTTP/1.1 does.

@@ -174,6 +174,11 @@ impl H2ServerStream {
         Poll::Ready(Ok(count))
     }
 
+    /// Whether the final head has come, given or not.
+    pub const fn has_head(&self) -> bool {
+        self.answer.has_head()
+    }
+
     /// Whether the answer did not say its length, and its head in HTTP/1.1 does.
     pub const fn is_length_ours(&self) -> bool {
         self.answer.is_length_ours()
