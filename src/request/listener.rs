@@ -83,6 +83,8 @@ pub struct Said {
     pub headers: Spaced,
     /// TLS handshakes that failed.
     pub handshakes: Spaced,
+    /// Streams of HTTP/2 that were refused.
+    pub streams: Spaced,
 }
 
 impl Listener {

@@ -16,7 +16,7 @@ use crate::request::proxy_header::HeaderRefused;
 use crate::shared::cookie_sealer::CookieSealer;
 use crate::shared::counters::{Counter, ProcessCounters};
 use crate::shared::learned_types::LearnedTypes;
-use crate::transport::tls::Connectors;
+use crate::transport::tls::{Connectors, said};
 
 /// The most paths whose media type is remembered.
 const LEARNED_MAX: usize = 65_536;
@@ -158,7 +158,15 @@ impl Process {
         self.handshakes_failed.add(1);
         let has_gone = matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset);
         if !has_gone && listener.said.handshakes.is_due() {
-            tracing::info!("the TLS handshake of {peer} with {} failed: {error}", listener.place());
+            tracing::info!("the TLS handshake of {peer} with {} failed: {}", listener.place(), said(error));
+        }
+    }
+
+    /// Counts streams of HTTP/2 that were refused for `streams-max`, and says so now and then.
+    pub fn say_streams_refused(&self, count: u64, peer: SocketAddr, listener: &Listener) {
+        self.h2_streams_refused.add(count);
+        if listener.said.streams.is_due() {
+            tracing::info!("streams of {peer} to {} were refused: it has `streams-max` of them open", listener.place());
         }
     }
 

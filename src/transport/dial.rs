@@ -19,6 +19,7 @@ use crate::pure::pool::Address;
 use crate::pure::proxy_protocol::{Source, Version};
 use crate::shared::endpoint::Endpoint;
 use crate::transport::proxy_header;
+use crate::transport::tls::said;
 
 /// How long a unix socket whose queue is full is left alone before it is tried again: the system does not tell when there
 /// is room.
@@ -131,7 +132,7 @@ pub enum DialError {
     #[error("unreachable: {0}")]
     Unreachable(io::Error),
     /// There is a connection, and no TLS on it: the server's certificate can't be verified, or the two have nothing in common.
-    #[error("the TLS handshake failed: {0}")]
+    #[error("the TLS handshake failed: {}", said(.0))]
     Handshake(io::Error),
     /// The server's name has no address yet.
     #[error("the server's name has not been resolved yet")]

@@ -11,6 +11,7 @@ mod client_policy;
 mod connector;
 mod hello;
 mod policies;
+mod said;
 mod server_stream;
 mod session;
 mod session_tickets;
@@ -33,6 +34,7 @@ pub use connector::{
     Connectors, TlsConnector, UpstreamTlsError, client_config, connectors, dial_tls, with_own_sessions,
 };
 pub use policies::{Demanding, PolicyError, check_policies};
+pub use said::said;
 pub use server_stream::ServerTlsStream;
 pub use stream::TlsStream;
 pub use table::{CertificateTable, NoCertificates};

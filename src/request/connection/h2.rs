@@ -189,7 +189,7 @@ impl Life {
     fn count_refused(&self) {
         let refused = self.driver.with(Multiplexer::take_refused);
         if refused > 0 {
-            self.worker.shared.h2_streams_refused.add(refused);
+            self.worker.shared.say_streams_refused(refused, self.caller.peer, &self.listener);
         }
     }
 

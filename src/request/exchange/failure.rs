@@ -10,6 +10,7 @@ use crate::pure::h1::response::ResponseHeadError;
 use crate::pure::refusal::Refusal;
 use crate::request::h2_server::Fault;
 use crate::transport::dial::DialError;
+use crate::transport::tls::said;
 
 /// Why an exchange failed.
 #[derive(Debug, thiserror::Error)]
@@ -115,7 +116,7 @@ impl Failure {
             _ if has_begun => Self::Truncated,
             Some(Fault::Unprocessed) => Self::Unprocessed,
             Some(Fault::Reset(reset)) if is_written => Self::StreamReset(reset),
-            None if error.kind() == io::ErrorKind::InvalidData => Self::TlsAlert(error.to_string()),
+            None if error.kind() == io::ErrorKind::InvalidData => Self::TlsAlert(said(error).into_owned()),
             Some(Fault::Reset(_) | Fault::Broken) | None => Self::Reset { is_written },
         }
     }
