@@ -59,16 +59,23 @@ impl ClientTcp {
     ///
     /// # Errors
     /// Where the system has no room for that: the connection is closed then.
+    #[inline]
     pub fn watch(&mut self) -> io::Result<&mut TcpStream> {
-        if let State::Fresh(_) = self.0
-            && let State::Fresh(fresh) = std::mem::replace(&mut self.0, State::Lost)
-        {
-            self.0 = State::Watched(TcpStream::from_std(fresh)?);
+        if !matches!(self.0, State::Watched(_)) {
+            self.begin_watch()?;
         }
         match &mut self.0 {
             State::Watched(stream) => Ok(stream),
             State::Fresh(_) | State::Lost => Err(lost()),
         }
+    }
+
+    #[inline(never)]
+    fn begin_watch(&mut self) -> io::Result<()> {
+        if let State::Fresh(fresh) = std::mem::replace(&mut self.0, State::Lost) {
+            self.0 = State::Watched(TcpStream::from_std(fresh)?);
+        }
+        Ok(())
     }
 
     /// The same, as the runtime's own.

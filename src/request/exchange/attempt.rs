@@ -36,10 +36,10 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
     let (mut repeats, mut moves) = (0, 0);
     loop {
         let mut choice = choice::choose(channel, forward, &tried, repeats).await?;
-        choice.may_move = moves < Tried::MAX;
+        let leaves = (moves < Tried::MAX).then_some(&tried);
         channel.connection.deadline.asks(choice.lease.endpoint().record.slot);
         let mut is_move = false;
-        let asked = ask(channel, grant, forward, &mut choice).await;
+        let asked = ask(channel, grant, forward, &mut choice, leaves).await;
         channel.connection.deadline.asks_nobody();
         match asked {
             Ok(()) => {
@@ -94,9 +94,16 @@ fn note_cache(channel: &Channel<'_>, forward: &Forward, choice: &Choice, now: Ti
     });
 }
 
-/// Connects to the chosen server, sends the request and waits for the head of its answer.
-async fn ask(channel: &mut Channel<'_>, grant: &Grant, forward: &Forward, choice: &mut Choice) -> Result<(), Failure> {
-    let stream = connect(channel, forward, choice).await?;
+/// Connects to the chosen server, sends the request and waits for the head of its answer. `leaves`: where the server can't have it
+/// at present, it may be given to another than those.
+async fn ask(
+    channel: &mut Channel<'_>,
+    grant: &Grant,
+    forward: &Forward,
+    choice: &mut Choice,
+    leaves: Option<&Tried>,
+) -> Result<(), Failure> {
+    let stream = connect(channel, forward, choice, leaves).await?;
     channel.begin_attempt(ServerEnd { stream, buffer: grant.buffer() }, choice.pool.timeouts);
     loop {
         match channel.answer_head(&choice.lease).await {
@@ -131,7 +138,12 @@ fn has_other(channel: &Channel<'_>, forward: &Forward, choice: &Choice, tried: &
 }
 
 /// A connection that is there already, or a new one. The client's going away ends the wait.
-async fn connect(channel: &mut Channel<'_>, forward: &Forward, choice: &mut Choice) -> Result<ServerStream, Failure> {
+async fn connect(
+    channel: &mut Channel<'_>,
+    forward: &Forward,
+    choice: &mut Choice,
+    leaves: Option<&Tried>,
+) -> Result<ServerStream, Failure> {
     if let Some(stream) = kept(channel, choice) {
         choice.is_reused = true;
         return Ok(stream);
@@ -140,7 +152,7 @@ async fn connect(channel: &mut Channel<'_>, forward: &Forward, choice: &mut Choi
     Box::pin(async {
         match choice.pool.upstream.protocol {
             UpstreamProtocol::Http1 => connect_h1(channel, forward, choice).await,
-            UpstreamProtocol::Http2 => connect_h2(channel, forward, choice).await,
+            UpstreamProtocol::Http2 => connect_h2(channel, forward, choice, leaves).await,
         }
     })
     .await
@@ -172,6 +184,7 @@ async fn connect_h2(
     channel: &mut Channel<'_>,
     forward: &Forward,
     choice: &mut Choice,
+    leaves: Option<&Tried>,
 ) -> Result<ServerStream, Failure> {
     let connections = Rc::clone(&channel.connection.worker.h2);
     let is_certain = !channel.scratch.is_idempotent;
@@ -180,7 +193,7 @@ async fn connect_h2(
     let reach = async |channel: &mut Channel<'_>| {
         let target = target(choice, connector.as_ref());
         let wait = connections.place(target, is_certain);
-        let is_closed = || connections.is_closed(&target, clock::now());
+        let is_closed = || leaves.filter(|_| connections.is_closed(&target, clock::now()));
         unless_lost(channel, forward, choice, wait, is_closed).await
     };
     let (place, is_reused) = with_room(channel, reach).await?;
@@ -234,7 +247,7 @@ async fn reach(channel: &mut Channel<'_>, forward: &Forward, choice: &Choice) ->
     let header = choice.pool.upstream.proxy_protocol.map(|version| (version, channel.connection.proxy_source()));
     let (endpoint, timeout) = (choice.lease.endpoint(), choice.pool.timeouts.connect);
     let dial = dial_server(endpoint, connector.as_ref(), header, timeout);
-    unless_lost(channel, forward, choice, dial, || false).await
+    unless_lost(channel, forward, choice, dial, || None).await
 }
 
 /// How TLS is spoken with the servers of the pool; `None`: it is not.
@@ -247,14 +260,14 @@ fn connector_of(worker: &Worker, choice: &Choice) -> Result<Option<TlsConnector>
     worker.connectors.get(&choice.pool.name).cloned().ok_or_else(missing).map(Some)
 }
 
-/// Waits, until the client goes away, the server is given up for silent, or the server takes nothing at present, as `is_closed`
-/// says, and another may.
-async fn unless_lost<T>(
+/// Waits, until the client goes away, the server is given up for silent, or takes nothing at present: then `is_closed` says which
+/// servers were tried, and the request goes to another, where there is one.
+async fn unless_lost<'t, T>(
     channel: &mut Channel<'_>,
     forward: &Forward,
     choice: &Choice,
     wait: impl Future<Output = Result<T, DialError>>,
-    is_closed: impl Fn() -> bool,
+    is_closed: impl Fn() -> Option<&'t Tried>,
 ) -> Result<T, Failure> {
     let mut wait = pin!(wait);
     poll_fn(|context| {
@@ -272,7 +285,7 @@ async fn unless_lost<T>(
             }
         }
         // Nothing has been written: to ask another is no repetition.
-        if choice.may_move && is_closed() && has_other(channel, forward, choice, &choice.tried) {
+        if is_closed().is_some_and(|tried| has_other(channel, forward, choice, tried)) {
             return Poll::Ready(Err(Failure::NoStreams));
         }
         channel.poll_client_gone(context).map(Err)

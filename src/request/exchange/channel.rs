@@ -508,7 +508,9 @@ impl<'a> Channel<'a> {
             let patience =
                 if is_client { self.connection.listener.config.limits.idle_timeout } else { self.timeouts.response };
             self.waits_until = now + patience;
-            deadline.set(self.waits_until.min(now + self.step()));
+            // Most clients are watched, and have sent all.
+            let is_usual = self.connection.stream.is_watched() && upload.wait() != Wait::Receiver;
+            deadline.set(if is_usual { self.waits_until } else { self.waits_until.min(now + self.step()) });
             self.unacknowledged = if reads_slowly { self.connection.stream.unacknowledged() } else { None };
         }
         if !deadline.poll_expired(context) {

@@ -38,10 +38,6 @@ pub struct Choice {
     /// answer; elsewhere 0.
     active: u32,
     chosen: Timestamp,
-    /// The servers that were tried before.
-    pub tried: Tried,
-    /// Whether the request may still be moved from a server that can't have it.
-    pub may_move: bool,
 }
 
 /// Chooses the server that the client belongs to, or one that was not tried, where there is one, and takes a place there; it may
@@ -75,17 +71,7 @@ pub async fn choose(
     }
     let wants_fresh = tried.contains(endpoint.record.slot);
     let active = if endpoint.is_measured { endpoint.record.load.active() } else { 0 };
-    Ok(Choice {
-        pool: Arc::clone(&forward.pool),
-        lease,
-        wants_fresh,
-        repeats,
-        is_reused: false,
-        active,
-        chosen: now,
-        tried: *tried,
-        may_move: false,
-    })
+    Ok(Choice { pool: Arc::clone(&forward.pool), lease, wants_fresh, repeats, is_reused: false, active, chosen: now })
 }
 
 /// What comes of a choice without a wait.
@@ -272,17 +258,8 @@ mod tests {
         let pool = &snapshot.pools[0];
         let lease = Lease::take(&pool.endpoints[0], None).unwrap();
         let pool = Arc::clone(&pool.pool);
-        let mut choice = Choice {
-            pool,
-            lease,
-            wants_fresh: false,
-            repeats: 0,
-            is_reused,
-            active: 0,
-            chosen: Timestamp::default(),
-            tried: Tried::NONE,
-            may_move: false,
-        };
+        let mut choice =
+            Choice { pool, lease, wants_fresh: false, repeats: 0, is_reused, active: 0, chosen: Timestamp::default() };
         choice.fails(failure, false);
         drop(choice);
         snapshot.pools[0].endpoints[0].record.ended().failed

@@ -74,7 +74,7 @@ pub enum Failure {
     NoStreams,
     /// TLS of the server ended the connection, and says why, before its answer.
     #[error("the server's TLS ended the connection: {0}")]
-    TlsAlert(String),
+    TlsAlert(io::Error),
     /// The process ends, and waits no longer.
     #[error("the process ends")]
     Stopped,
@@ -116,7 +116,7 @@ impl Failure {
             _ if has_begun => Self::Truncated,
             Some(Fault::Unprocessed) => Self::Unprocessed,
             Some(Fault::Reset(reset)) if is_written => Self::StreamReset(reset),
-            None if error.kind() == io::ErrorKind::InvalidData => Self::TlsAlert(said(error).into_owned()),
+            None if error.kind() == io::ErrorKind::InvalidData => Self::TlsAlert(io::Error::other(said(error))),
             Some(Fault::Reset(_) | Fault::Broken) | None => Self::Reset { is_written },
         }
     }
