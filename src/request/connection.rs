@@ -346,8 +346,7 @@ async fn live(connection: &mut Connection) {
             end => break end,
         }
     };
-    if connection.stream.is_lost() {
-        let error = io::Error::other("the system watches no further socket");
+    if let Some(error) = connection.stream.loss() {
         connection.worker.shared.say_accept_error(&error, &connection.listener);
     }
     match next {

@@ -50,9 +50,9 @@ impl ClientTcp {
         !matches!(self.0, State::Fresh(_))
     }
 
-    /// Whether the system had no room to watch it, and it is closed.
-    pub const fn is_lost(&self) -> bool {
-        matches!(self.0, State::Lost)
+    /// Why it was closed, where the system had no room to watch it.
+    pub fn loss(&self) -> Option<io::Error> {
+        matches!(self.0, State::Lost).then(lost)
     }
 
     /// Has the runtime watch it.
