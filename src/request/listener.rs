@@ -2,8 +2,8 @@
 //!
 //! Every worker gets a socket of its own for each address (`SO_REUSEPORT`): the kernel deals connections out, and no worker
 //! wakes another. It tells of a connection when its first bytes have come, or [`DEFER`] is over: one whose client says nothing
-//! costs no descriptor, and one whose request is there is served without a wait. The address is bound once without the option first, so that a port in use is noticed. A unix socket is
-//! one for all workers (`unix_socket`).
+//! costs no descriptor, and one whose request is there is served without a wait. The address is bound once without the option
+//! first, so that a port in use is noticed. A unix socket is one for all workers (`unix_socket`).
 
 mod unix_socket;
 

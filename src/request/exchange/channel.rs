@@ -443,8 +443,8 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Notices that the client went away while there is nothing to read for the upload; not of one that is not watched yet. What a pipelining client has sent
-    /// stays in its buffer for the next exchange.
+    /// Notices that the client went away while there is nothing to read for the upload; not of one that is not watched yet.
+    /// What a pipelining client has sent stays in its buffer for the next exchange.
     fn poll_client_end(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
         if !self.connection.stream.is_watched() {
             return Ok(());
@@ -521,7 +521,10 @@ impl<'a> Channel<'a> {
             let may_half_close = self.connection.listener.config.half_close;
             let stream = &mut self.connection.stream;
             let was_watched = stream.is_watched();
-            if stream.watch().is_err() || stream.has_gone(may_half_close) {
+            if stream.watch().is_err() {
+                return Poll::Ready(Failure::NoMemory);
+            }
+            if stream.has_gone(may_half_close) {
                 return Poll::Ready(Failure::ClientGone);
             }
             self.connection.deadline.set(self.waits_until.min(now + self.step()));
