@@ -37,6 +37,7 @@ impl Inbound {
 
     /// So many bytes of data have come, and all earlier data is given; `is_chunk`: they are given as a chunk.
     pub fn put(&mut self, data: usize, is_chunk: bool) {
+        debug_assert_eq!(self.data, 0, "data is left to be given");
         if is_chunk {
             push_chunk_line(self.stage(), data);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::pools::all_to;
 use crate::support::deadline::Gate;
-use crate::support::frames::{FrameClient, StreamEnd, kind};
+use crate::support::frames::{FrameClient, StreamEnd, block, frame, kind, request};
 use crate::support::h2_frames::{DATA, END_HEADERS, END_STREAM, H2Server, HEADERS, MAX_CONCURRENT_STREAMS, RST_STREAM};
 use crate::support::{DEADLINE, Proxy, wait_for};
 use crate::upstream_h2::{answering, proxy_of};
@@ -70,6 +70,40 @@ fn a_server_that_allows_no_stream_for_now_is_waited_for_on_the_connection_that_i
     gate.open();
     assert_eq!(client.response().status(), 200);
     assert_eq!(server.accepted(), 1);
+}
+
+/// What comes while a server is waited for joins what came with the head, in memory that is half full.
+#[test]
+fn an_upload_that_comes_while_its_server_is_waited_for_is_not_taken_for_malformed() {
+    let gate = Arc::new(Gate::default());
+    let opened = Arc::clone(&gate);
+    let server = H2Server::new(&[(MAX_CONCURRENT_STREAMS, 0)], move |frames, _| {
+        opened.wait();
+        frames.settings(&[(MAX_CONCURRENT_STREAMS, 10)]);
+        let mut length = 0;
+        while let Some(frame) = frames.next() {
+            length += if frame.kind == DATA { frame.payload.len() } else { 0 };
+            if frame.ends_stream() {
+                frames.respond(frame.stream, "200", &length.to_string());
+            } else if frame.kind == DATA {
+                frames.grant(frame.stream, 100_000);
+            }
+        }
+    });
+    let rules = all_to([server.address], "upstream \"h2c\"; timeout connect=\"20s\"");
+    let proxy = Proxy::start(&rules.replacen("via \"off\"", "via \"off\"; protocols \"h2c\"", 1));
+    let mut client = FrameClient::connect(proxy.address());
+    let head = frame(HEADERS, END_HEADERS, 1, &block(&request("POST", "/", &[])));
+    client.client.send([head, frame(DATA, 0, 1, &[b'a'; 5_000])].concat());
+    wait_for("the connection", DEADLINE, || (server.accepted() == 1).then_some(()));
+    (0..10).for_each(|_| _ = client.data(1, &[b'b'; 10_000], false));
+    for _ in 0..2 {
+        client.send(kind::PING, 0, 0, b"pingpong");
+        assert!(client.next_that(|frame| frame.kind == kind::PING).is_ok());
+    }
+    gate.open();
+    client.data(1, &[], true);
+    assert_eq!(client.end_of(1), StreamEnd::Answered(200, b"105000".to_vec()));
 }
 
 /// As servers do before they end: the streams that are open go on, and others go to a new connection.

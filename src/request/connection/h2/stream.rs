@@ -167,27 +167,32 @@ impl H2Stream {
 
     /// Reads into the buffer's room.
     pub fn poll_fill(&mut self, context: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
-        let mut filled = 0;
+        // Who waits needs no memory.
+        if !self.has_more() && !ready!(self.poll_more(context))? {
+            return Poll::Ready(Ok(0));
+        }
+        let count = self.read(context, buffer.room());
+        buffer.filled(count);
+        Poll::Ready(Ok(count))
+    }
+
+    /// Puts what there is behind the bytes of `room`, up to its capacity, which is not reached yet.
+    fn read(&mut self, context: &mut Context<'_>, room: &mut Vec<u8>) -> usize {
+        let mut count = 0;
         loop {
-            if self.has_more() {
-                let room = buffer.room();
-                let most = room.capacity() - room.len();
-                let count = self.inbound.give(room, most, |out, most| self.handle.take_data(out, most));
-                buffer.filled(count);
-                filled += count;
-            }
-            if !buffer.has_room() {
-                return Poll::Ready(Ok(filled));
+            let most = room.capacity() - room.len();
+            count += self.inbound.give(room, most, |out, most| self.handle.take_data(out, most));
+            // What is left over is given first the next time: nothing may be put behind it.
+            if room.len() == room.capacity() {
+                return count;
             }
             match self.poll_more(context) {
                 Poll::Ready(Ok(true)) => {}
-                Poll::Ready(Err(error)) if filled > 0 => {
+                Poll::Ready(Err(error)) => {
                     self.failed = Some(error);
-                    return Poll::Ready(Ok(filled));
+                    return count;
                 }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending if filled == 0 => return Poll::Pending,
-                Poll::Ready(Ok(false)) | Poll::Pending => return Poll::Ready(Ok(filled)),
+                Poll::Ready(Ok(false)) | Poll::Pending => return count,
             }
         }
     }
