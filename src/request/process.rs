@@ -26,12 +26,34 @@ const LEARNED_MAX: usize = 65_536;
 pub struct Connections {
     now: AtomicU32,
     max: u32,
+    /// How many requests are about to take the last descriptors.
+    in_need: AtomicU32,
+}
+
+/// While it lives, what becomes free is for a request that was accepted.
+#[derive(Debug)]
+pub struct InNeed<'c>(&'c Connections);
+
+impl Drop for InNeed<'_> {
+    fn drop(&mut self) {
+        self.0.in_need.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Connections {
-    /// Whether no further connection may be accepted.
+    fn new(max: u32) -> Self {
+        Self { now: AtomicU32::new(0), max: max.max(1), in_need: AtomicU32::new(0) }
+    }
+
+    /// Whether no further connection may be accepted at present.
     pub fn is_full(&self) -> bool {
-        self.now.load(Ordering::Relaxed) >= self.max
+        self.now.load(Ordering::Relaxed) >= self.max || self.in_need.load(Ordering::Relaxed) > 0
+    }
+
+    /// Has accepting wait.
+    pub fn hold(&self) -> InNeed<'_> {
+        self.in_need.fetch_add(1, Ordering::Relaxed);
+        InNeed(self)
     }
 
     /// A connection comes, where there is a place for it.
@@ -112,7 +134,7 @@ impl Process {
             h2_errors: Counter::default(),
             accept_errors: Counter::default(),
             learned: LearnedTypes::new(LEARNED_MAX, derive_seed(seed, "media types", 0)),
-            connections: Connections { now: AtomicU32::new(0), max: connections_max.max(1) },
+            connections: Connections::new(connections_max),
             clients: ClientTable::default(),
             seed,
             connectors: Connectors::default(),

@@ -233,9 +233,18 @@ async fn with_room<T>(
 ) -> Result<T, Failure> {
     match reach(channel).await {
         Err(Failure::Connect(DialError::Exhausted(_))) if has_made_room(channel) => {
+            let worker = Rc::clone(&channel.connection.worker);
+            // A client that waits to be accepted must not take what becomes free before there is a socket.
+            let mut room = Some(worker.shared.connections.hold());
             // Those of HTTP/2 end in tasks of their own.
             tokio::task::yield_now().await;
-            reach(channel).await
+            let mut reached = pin!(reach(channel));
+            poll_fn(|context| {
+                let reached = reached.as_mut().poll(context);
+                room = None;
+                reached
+            })
+            .await
         }
         reached => reached,
     }
