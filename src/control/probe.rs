@@ -125,7 +125,9 @@ pub async fn check(
     connector: Option<&TlsConnector>,
     timeout: Duration,
 ) -> Result<Duration, ProbeError> {
-    let unasked = CheckConfig::default();
+    // One that fails handshakes takes connections all the same: a connect would bring it back again and again.
+    let kind = if pool.upstream.tls.is_some() { CheckKind::Tls } else { CheckKind::Tcp };
+    let unasked = CheckConfig { kind, ..CheckConfig::default() };
     let config = pool.check.as_deref().unwrap_or(&unasked);
     let elsewhere = config.address_of(&endpoint.server).map(|address| endpoint_at(endpoint, address));
     let endpoint = elsewhere.as_ref().unwrap_or(endpoint);

@@ -10,7 +10,7 @@ use crate::pure::h1::body::BodyLength;
 use crate::request::buffers::Grant;
 use crate::request::connection::{Connection, Next};
 use crate::request::exchange::channel::{Channel, ServerEnd};
-use crate::request::exchange::flow::{Framing, Wait};
+use crate::request::exchange::flow::{FlowError, Framing, Wait};
 use crate::request::exchange::scratch::Scratch;
 use crate::request::stream::Stream as _;
 
@@ -152,23 +152,39 @@ impl Tunnel<'_> {
 
     /// Moves what can be moved now. True: both directions have ended.
     fn poll_carry(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
-        let broken = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+        let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
         let client = &mut self.connection.stream;
         let ServerEnd { stream: server, buffer: server_buffer } = &mut *self.server;
         let Scratch { upload, download, .. } = &mut *self.scratch;
         if !self.shut.to_server
             && let Poll::Ready(moved) = upload.poll_move(context, client, self.client_buffer, server, &mut |_| {})
         {
-            moved.map_err(broken)?;
+            moved.map_err(|_| broken())?;
             self.shut.to_server = is_shut(server.poll_shutdown(context))?;
         }
         if !self.shut.to_client
             && let Poll::Ready(moved) = download.poll_move(context, server, server_buffer, client, &mut |_| {})
         {
-            moved.map_err(broken)?;
+            moved.map_err(|error| {
+                if let FlowError::Read(error) = &error {
+                    client.note_reset(error);
+                }
+                broken()
+            })?;
             self.shut.to_client = is_shut(client.poll_shutdown(context))?;
         }
-        Ok(self.shut.to_server && self.shut.to_client)
+        if self.shut.to_server && self.shut.to_client {
+            return Ok(true);
+        }
+        if self.poll_lost(context).is_ready() { Err(broken()) } else { Ok(false) }
+    }
+
+    /// Notices that a side which has ended its own direction, and is not read any more, has given up the other one too.
+    fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.shut.to_server && self.connection.stream.poll_lost(context).is_ready() {
+            return Poll::Ready(());
+        }
+        if self.shut.to_client { self.server.stream.poll_reset(context) } else { Poll::Pending }
     }
 
     /// Waits, with no buffer in hand, until either side has something to read.
@@ -177,6 +193,9 @@ impl Tunnel<'_> {
             return Poll::Ready(Ok(()));
         }
         if !self.shut.to_client && self.server.stream.poll_readable(context)?.is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        if self.poll_lost(context).is_ready() {
             return Poll::Ready(Ok(()));
         }
         self.poll_deadline(context)

@@ -45,7 +45,7 @@ impl ClientTcp {
         Ok((Self(State::Fresh(socket.into())), peer))
     }
 
-    /// Whether its events reach the runtime.
+    /// Whether its events reach the runtime, or it has none any more.
     pub const fn is_watched(&self) -> bool {
         !matches!(self.0, State::Fresh(_))
     }

@@ -144,7 +144,7 @@ pub enum DialError {
     #[error("the server does not speak HTTP/2")]
     NotHttp2,
     /// The server ended an HTTP/2 connection before it said anything.
-    #[error("the server closed the connection before it said its HTTP/2 settings")]
+    #[error("the server closed the connection before it took requests over HTTP/2")]
     ClosedEarly,
     /// All connections to the server have as many streams as it allows, and there may be no more of them.
     #[error("all connections to the server are full")]

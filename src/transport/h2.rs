@@ -383,7 +383,8 @@ impl Handle {
     /// # Errors
     /// Where the stream takes nothing more.
     pub fn poll_room(&self, context: &mut Context<'_>, wanted: usize) -> Poll<Result<usize, StreamEnd>> {
-        let room = self.shared.multiplexer.borrow_mut().room(self.key, wanted);
+        // Who has no use for its turn hands it on.
+        let room = self.shared.by_driver(|multiplexer| multiplexer.room(self.key, wanted));
         if room == Ok(0) && wanted > 0 {
             self.shared.wait(self.key, context, |waiting| &mut waiting.writes);
             return Poll::Pending;

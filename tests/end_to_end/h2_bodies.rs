@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::bodies::{LARGE, MIB, are_bytes_at, piece_at, wait_until_stalled, write_large};
 use crate::h2::{connect, get, h2c, run};
 use crate::support::deadline::Gate;
-use crate::support::frames::{FrameClient, StreamEnd, code, kind};
+use crate::support::frames::{Frame, FrameClient, StreamEnd, code, frame, kind};
 use crate::support::{DEADLINE, Origin, Proxy, Setup, wait_for};
 
 /// Room that is enough for anything.
@@ -87,6 +87,30 @@ fn a_download_to_a_client_that_gives_room_and_reads_nothing_costs_no_memory() {
     let grown = grown_since(&proxy, before);
     assert!(grown < MIB, "the proxy has grown by {grown} bytes");
     assert_eq!(read_large(&mut client, 1), LARGE);
+}
+
+/// The connection's room is given out in turns. Who has no room of its own when its turn comes hands it on.
+#[test]
+fn a_turn_of_a_stream_without_a_window_goes_to_one_that_waits() {
+    const INITIAL_WINDOW_SIZE: u16 = 4;
+    let origin = Origin::with(|exchange| write_large(exchange, MIB, &AtomicU64::new(0)));
+    let proxy = Proxy::start(&h2c(&origin, ""));
+    // One of the two is the first in the line.
+    for served in [1, 3] {
+        let mut client = FrameClient::connect(proxy.address());
+        let is_data = |frame: &Frame| frame.kind == kind::DATA;
+        (1..4).step_by(2).for_each(|stream| client.get(stream, "/"));
+        let mut length = 0;
+        while length < 65_535 {
+            length += client.next_that(is_data).unwrap().payload.len();
+        }
+        // What is left of the windows goes, one of the streams gets another, and the connection has room, all at once.
+        let no_window = [&INITIAL_WINDOW_SIZE.to_be_bytes()[..], &[0; 4]].concat();
+        let room = |stream, bytes: u32| frame(kind::WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes());
+        let settings = frame(kind::SETTINGS, 0, 0, &no_window);
+        client.client.send([settings, room(served, 1 << 20), room(0, 16_384)].concat());
+        assert_eq!(client.next_that(is_data).unwrap().stream, served);
+    }
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! WebSocket over HTTP/2 (RFC 8441) to servers that speak HTTP/1.1: the tunnel, its ends, and who gets none.
 
+use std::sync::Arc;
+
 use crate::h2::h2c;
+use crate::support::deadline::Gate;
 use crate::support::frames::{FrameClient, StreamEnd, code, kind};
+use crate::support::h2_frames::{ENABLE_CONNECT_PROTOCOL, H2Server};
 use crate::support::{DEADLINE, End, Exchange, Origin, Proxy, wait_for};
 
 const ACCEPT: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -142,6 +146,57 @@ fn a_tunnel_that_one_side_breaks_off_is_broken_off_at_the_other() {
         other => panic!("{other:?}"),
     }
     open(&mut client, 5);
+}
+
+/// Nothing is read any more of a client that has ended its side: its reset is noticed all the same.
+#[test]
+fn a_tunnel_whose_client_has_ended_its_side_and_then_resets_it_frees_the_servers_place() {
+    let gate = Arc::new(Gate::default());
+    let opened = Arc::clone(&gate);
+    let origin = Origin::with(move |exchange| {
+        if exchange.head.field("upgrade").is_some() {
+            exchange.write(ACCEPT);
+            while exchange.raw().is_ok() {}
+            opened.wait();
+            exchange.close();
+        } else {
+            exchange.respond(200, &[], b"one");
+        }
+    });
+    let proxy = Proxy::start(&format!(
+        "listen \"127.0.0.1:0\" {{ protocols \"h2c\" }}\n\
+         pool \"p\" {{ server \"o\" \"{}\" max=1; queue max=1 timeout=\"20s\" }}\nrule use=\"p\"\n",
+        origin.address
+    ));
+    let mut client = FrameClient::connect(proxy.address());
+    open(&mut client, 1);
+    client.data(1, &[], true);
+    client.send(kind::PING, 0, 0, b"pingpong");
+    assert!(client.next_that(|frame| frame.kind == kind::PING).is_ok());
+    client.cancel(1);
+    client.get(3, "/");
+    assert_eq!(client.end_of(3), StreamEnd::Answered(200, b"one".to_vec()));
+    gate.open();
+}
+
+#[test]
+fn a_tunnel_that_a_server_of_http2_resets_is_reset_with_its_code() {
+    let server = H2Server::new(&[(ENABLE_CONNECT_PROTOCOL, 1)], |frames, _| {
+        while let Some(frame) = frames.next() {
+            if frame.kind == kind::HEADERS {
+                frames.headers(frame.stream, 0, &[(":status", "200")]);
+                frames.reset(frame.stream, code::STREAM_CLOSED);
+            }
+        }
+    });
+    let proxy = Proxy::start(&format!(
+        "listen \"127.0.0.1:0\" {{ protocols \"h2c\" }}\n\
+         pool \"p\" {{ server \"o\" \"{}\"; upstream \"h2c\" }}\nrule use=\"p\"\n",
+        server.address
+    ));
+    let mut client = FrameClient::connect(proxy.address());
+    client.head(1, &connect("/", "websocket"), false);
+    assert_eq!(client.end_of(1), StreamEnd::Reset(code::STREAM_CLOSED, Some(200)));
 }
 
 /// Who does not get the tunnel it asks for gets no 2xx: it would take it for one.

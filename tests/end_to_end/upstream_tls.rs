@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::support::tls::{Authority, Certificate};
 use crate::support::tls_server::{TlsServer, TlsServerSetup};
-use crate::support::{Client, Origin, Proxy, Setup, pointsman};
+use crate::support::{Client, DEADLINE, Origin, Proxy, Setup, pointsman};
 
 const NAME: &str = "app.internal";
 
@@ -212,6 +212,28 @@ fn a_handshake_that_fails_has_sent_nothing_so_that_any_request_goes_elsewhere() 
         }
     }
     assert!(plain.requests().is_empty());
+}
+
+#[test]
+fn a_server_whose_handshakes_fail_does_not_come_back_for_taking_connections() {
+    let authority = Authority::new("ours");
+    let good = TlsServer::start(&authority.issue(&[NAME]));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let bad = listener.local_addr().unwrap();
+    let (tell, taken) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // Whoever comes is sent away at once.
+        while listener.accept().is_ok_and(|_| tell.send(()).is_ok()) {}
+    });
+    let tls = "tls { ca \"ca.crt\"; server-name \"app.internal\"; }";
+    let rules = rules(&[bad, good.address], tls, "scheduler \"rr\"");
+    let proxy = Setup::new(&rules).file("ca.crt", &authority.certificate).start();
+    proxy.ask_until_it_says("/", "o/s0 was up and is suspect");
+    // What was tried by requests is behind us.
+    taken.try_iter().for_each(drop);
+    (0..6).for_each(|_| taken.recv_timeout(DEADLINE).unwrap());
+    let is_back = ["is up", "is recovering"].iter().any(|state| proxy.has_said(&["o/s0 was", state]));
+    assert!(!is_back, "{:?}", proxy.errors());
 }
 
 #[test]

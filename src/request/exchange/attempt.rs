@@ -196,7 +196,7 @@ async fn connect_h2(
         let is_closed = || leaves.filter(|_| connections.is_closed(&target, clock::now()));
         unless_lost(channel, forward, choice, wait, is_closed).await
     };
-    let (place, is_reused) = with_room(channel, reach).await?;
+    let (place, is_reused) = with_room(channel, true, reach).await?;
     choice.is_reused = is_reused;
     if !is_reused {
         choice.lease.connected();
@@ -220,28 +220,33 @@ async fn connect_h1(
     choice: &mut Choice,
 ) -> Result<ServerStream, Failure> {
     let started = time::now();
-    let stream = with_room(channel, async |channel: &mut Channel<'_>| reach(channel, forward, choice).await).await?;
+    let reach = async |channel: &mut Channel<'_>| reach(channel, forward, choice).await;
+    let stream = with_room(channel, false, reach).await?;
     choice.lease.connected();
     channel.scratch.record.connect = Some(time::now().since(started));
     Ok(stream)
 }
 
 /// Reaches a server. Where this machine has nothing left for that, idle connections make room, and it is tried once more.
+/// `is_shared`: others wait for the same connection, whose socket is made later, and one of them has made room for all.
 async fn with_room<T>(
     channel: &mut Channel<'_>,
+    is_shared: bool,
     mut reach: impl AsyncFnMut(&mut Channel<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     match reach(channel).await {
-        Err(Failure::Connect(DialError::Exhausted(_))) if has_made_room(channel) => {
+        Err(Failure::Connect(DialError::Exhausted(_))) if has_made_room(channel) || is_shared => {
             let worker = Rc::clone(&channel.connection.worker);
-            // A client that waits to be accepted must not take what becomes free before there is a socket.
+            // A client that is accepted next must not take what becomes free before there is a socket.
             let mut room = Some(worker.shared.connections.hold());
             // Those of HTTP/2 end in tasks of their own.
             tokio::task::yield_now().await;
             let mut reached = pin!(reach(channel));
             poll_fn(|context| {
                 let reached = reached.as_mut().poll(context);
-                room = None;
+                if !is_shared {
+                    room = None;
+                }
                 reached
             })
             .await
@@ -341,12 +346,9 @@ fn may_repeat(channel: &Channel<'_>, forward: &Forward, failure: &Failure, repea
     is_safe && may_help && is_affordable(channel, forward, repeats)
 }
 
-/// Whether the count and the budget allow another attempt, and all that was sent of the body is still there.
+/// Whether the count and the budget allow another attempt, and the request can be sent from its start.
 fn is_affordable(channel: &Channel<'_>, forward: &Forward, repeats: u32) -> bool {
-    is_repeatable(channel, forward, repeats) && forward.record.budget.try_spend_retry(channel.connection.worker.now())
-}
-
-/// Whether the count allows another attempt, and all that was sent of the body is still there.
-fn is_repeatable(channel: &Channel<'_>, forward: &Forward, repeats: u32) -> bool {
-    repeats < forward.pool.retry.count && channel.scratch.kept.is_whole()
+    repeats < forward.pool.retry.count
+        && channel.has_start()
+        && forward.record.budget.try_spend_retry(channel.connection.worker.now())
 }

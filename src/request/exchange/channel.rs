@@ -125,11 +125,19 @@ impl<'a> Channel<'a> {
         self.scratch.response.clear();
     }
 
-    /// Takes the server off and goes back to the start of the request.
+    /// Takes the server off and goes back to the start of the request, which [has to be there](Self::has_start).
     pub fn rewind(&mut self) {
         self.server = None;
-        let Scratch { upload, forwarded, kept, .. } = &mut *self.scratch;
-        upload.rewind(self.client_buffer, forwarded, kept.bytes());
+        // Else it still lies as it was put on its way.
+        if std::mem::take(&mut self.is_written) {
+            let Scratch { upload, forwarded, kept, .. } = &mut *self.scratch;
+            upload.rewind(self.client_buffer, forwarded, kept.bytes());
+        }
+    }
+
+    /// Whether the request can be sent from its start: nothing of it was written, or all that was is there.
+    pub fn has_start(&self) -> bool {
+        !self.is_written || self.scratch.kept.is_whole()
     }
 
     /// Notices that the client went away while no server is on yet. What has come of its body by then waits in its buffer.

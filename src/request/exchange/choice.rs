@@ -66,7 +66,7 @@ pub async fn choose(
     };
     let endpoint = lease.endpoint();
     channel.scratch.record.set_server(&endpoint.server);
-    if !tried.is_empty() {
+    if repeats > 0 {
         endpoint.record.count_retry();
     }
     let wants_fresh = tried.contains(endpoint.record.slot);

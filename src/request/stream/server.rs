@@ -121,6 +121,14 @@ impl ServerStream {
         }
     }
 
+    /// Waits for the server to give up a tunnel, one of whose directions it has ended. Only a stream of HTTP/2 tells.
+    pub fn poll_reset(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => Poll::Pending,
+            Self::H2(stream) => stream.poll_lost(context),
+        }
+    }
+
     /// Whether an answer's head has come that was not given yet.
     pub const fn has_head(&self) -> bool {
         match self {

@@ -200,6 +200,10 @@ impl Link {
     pub fn leave(&self, now: Timestamp) {
         self.places.set(self.places.get().saturating_sub(1));
         self.idle_since.set(now);
+        // Of one that was soon given up the server may have nothing to say.
+        if self.places.get() == 0 && now.since(self.unheard_since.get()) <= SILENCE_MAX {
+            self.unheard_since.set(Timestamp::ZERO);
+        }
     }
 
     /// Whether something has arrived that the connection has not looked at yet: its end, it may be.

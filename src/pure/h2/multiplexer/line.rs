@@ -40,9 +40,10 @@ impl Multiplexer {
         Ok(0)
     }
 
-    /// Whether a head may be sent now: not while much lies ready that is not taken. Else the stream is told when it may.
+    /// Whether a head may be sent now, or never: not while much lies ready that is not taken. Else the stream is told when it may.
     pub fn has_room_for_head(&mut self, key: StreamKey) -> bool {
-        let has_room = self.unsent() < OUT_MAX;
+        let has_ended = self.streams.get(key).is_none_or(|stream| stream.end.is_some());
+        let has_room = has_ended || self.unsent() < OUT_MAX;
         if !has_room && !self.head_line.contains(&key) {
             self.head_line.push(key);
         }

@@ -34,6 +34,24 @@ fn a_stream_that_waits_for_room_on_the_connection_is_not_starved_by_another() {
     assert!(more - less <= OUT_MAX + PAYLOAD_MAX, "{sent:?}");
 }
 
+/// What lies ready of a connection that is lost is never taken: who waits for that has to learn it.
+#[test]
+fn a_head_does_not_wait_for_room_on_a_connection_that_is_lost() {
+    let (mut client, _) = asking(CLIENT);
+    while client.output().len() < OUT_MAX {
+        let key = client.open().unwrap();
+        client.send_head(key, true, |encoder, out| encoder.push(out, b"x", &[b'a'; 10_000])).unwrap();
+    }
+    let late = client.open().unwrap();
+    assert!(!client.has_room_for_head(late));
+    client.lose();
+    let mut news = Vec::new();
+    client.take_news(&mut news);
+    assert!(news.iter().any(|news| news.key == late && news.writes));
+    assert!(client.has_room_for_head(late));
+    assert_eq!(client.send_head(late, true, |_, _| {}), Err(StreamEnd::Lost));
+}
+
 #[test]
 fn a_turn_that_is_not_taken_goes_on_to_the_next() {
     let mut server = server();
