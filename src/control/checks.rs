@@ -38,14 +38,14 @@ impl Checks {
     }
 
     /// Begins a check of a server as its pool has it. It must be called on a local runtime. A server whose name is said not to
-    /// exist is unreachable; one whose name is not known yet can't be asked.
+    /// exist is absent; one whose name is not known yet can't be asked.
     pub fn begin(&self, check: Check, endpoint: Arc<Endpoint>, pool: Arc<Pool>, is_name_denied: bool) {
         let connector = self.connectors.get(&pool.name).cloned();
         let (ended, not_run) = (self.ended.clone(), Rc::clone(&self.not_run));
         tokio::task::spawn_local(async move {
             let mut result = probe::check(&endpoint, &pool, connector.as_ref(), check.timeout).await;
             if is_name_denied && matches!(result, Err(ProbeError::NotRun(NotRun::Unresolved))) {
-                result = Err(ProbeError::Failed(CheckFailure::Unreachable));
+                result = Err(ProbeError::Failed(CheckFailure::Absent));
             }
             if let Err(ProbeError::NotRun(cause)) = &result
                 && not_run.is_due()
@@ -106,7 +106,7 @@ mod tests {
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
         runtime.block_on(async {
             let (checks, mut results) = Checks::new(&Connectors::default());
-            for (is_denied, expected) in [(false, CheckFailure::NotRun), (true, CheckFailure::Unreachable)] {
+            for (is_denied, expected) in [(false, CheckFailure::NotRun), (true, CheckFailure::Absent)] {
                 let check = Check { id: CheckId(1), server: ServerSlot(3), timeout: Duration::from_secs(5) };
                 checks.begin(check, Arc::clone(&named), Arc::clone(&pool), is_denied);
                 assert_eq!(results.recv().await.unwrap().2, Err(expected));

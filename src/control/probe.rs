@@ -83,6 +83,9 @@ impl From<DialError> for ProbeError {
         match error {
             DialError::Refused => Self::Failed(CheckFailure::Refused),
             DialError::TimedOut => Self::Failed(CheckFailure::TimedOut),
+            DialError::Unreachable(cause) if cause.kind() == io::ErrorKind::NotFound => {
+                Self::Failed(CheckFailure::Absent)
+            }
             DialError::Unreachable(_) => Self::Failed(CheckFailure::Unreachable),
             DialError::Unresolved => Self::NotRun(NotRun::Unresolved),
             DialError::Handshake(cause) => handshake_failure(&cause).into(),

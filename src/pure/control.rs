@@ -112,6 +112,8 @@ pub struct OutcomeSummary {
 pub enum CheckFailure {
     /// Nobody listens there.
     Refused,
+    /// Its name does not exist, or its socket.
+    Absent,
     /// No answer in time.
     TimedOut,
     /// There is no way to the server.
@@ -126,6 +128,7 @@ impl std::fmt::Display for CheckFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Refused => f.write_str("connection refused"),
+            Self::Absent => f.write_str("its name or its socket does not exist"),
             Self::TimedOut => f.write_str("timed out"),
             Self::Unreachable => f.write_str("unreachable"),
             Self::Answer(wrong) => write!(f, "{wrong}"),

@@ -94,6 +94,11 @@ pub enum HeaderError {
     TooLong,
 }
 
+/// Whether bytes begin as a header does.
+pub fn begins(bytes: &[u8]) -> bool {
+    bytes.starts_with(LINE_START) || bytes.starts_with(SIGNATURE)
+}
+
 /// Reads the header that `bytes` begin with.
 ///
 /// # Errors

@@ -180,7 +180,8 @@ impl DialError {
             Self::TimedOut => Self::TimedOut,
             Self::Unreachable(error) => Self::Unreachable(copy(error)),
             Self::Unresolved => Self::Unresolved,
-            Self::Handshake(error) => Self::Handshake(copy(error)),
+            // A copy has lost its cause, by which it would be put into words.
+            Self::Handshake(error) => Self::Handshake(io::Error::new(error.kind(), said(error))),
             Self::Exhausted(error) => Self::Exhausted(copy(error)),
             Self::NotHttp2 => Self::NotHttp2,
             Self::ClosedEarly => Self::ClosedEarly,

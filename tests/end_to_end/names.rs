@@ -22,9 +22,14 @@ fn rules(dns: &Dns, servers: &[String]) -> String {
 
 /// An origin at 127.0.0.2, and one at 127.0.0.3 with the same port.
 fn two_addresses() -> (Origin, Origin) {
-    let two = Origin::new_at("127.0.0.2:0".parse().unwrap(), "two");
-    let three = Origin::new_at(SocketAddr::new([127, 0, 0, 3].into(), two.address.port()), "three");
-    (two, three)
+    loop {
+        let two = Origin::new_at("127.0.0.2:0".parse().unwrap(), "two");
+        let other = SocketAddr::new([127, 0, 0, 3].into(), two.address.port());
+        // Somebody else may have that port there.
+        if std::net::TcpListener::bind(other).is_ok() {
+            return (two, Origin::new_at(other, "three"));
+        }
+    }
 }
 
 fn at_port_of(origin: &Origin) -> String {

@@ -113,6 +113,18 @@ fn tls_begins_behind_the_header() {
 }
 
 #[test]
+fn a_header_before_tls_that_the_listener_does_not_know_is_told_as_that() {
+    let origin = Origin::new("one");
+    let rules = rules("", &origin).replace("proxy-protocol; trusted-proxies", "trusted-proxies");
+    for header in [b"PROXY TCP4 198.51.100.7 10.0.0.1 1 443\r\n".to_vec(), named([198, 51, 100, 7])] {
+        let proxy = Proxy::start(&rules);
+        let mut socket = TcpStream::connect(proxy.addresses[1]).unwrap();
+        socket.write_all(&header).unwrap();
+        proxy.wait_for_error("begins with a PROXY header");
+    }
+}
+
+#[test]
 fn a_handshake_that_fails_behind_the_header_is_told_of_the_client_that_it_names() {
     let origin = Origin::new("one");
     let proxy = proxy(&origin);

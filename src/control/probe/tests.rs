@@ -124,7 +124,7 @@ fn a_server_whose_queue_is_full_times_out() {
 fn a_missing_unix_socket_is_unreachable_and_a_name_that_is_not_resolved_says_nothing_of_its_server() {
     for (address, failure) in [
         (Address::Name("a.test".to_owned(), 80), CheckFailure::NotRun),
-        (Address::Unix("/nowhere/at/all".into()), CheckFailure::Unreachable),
+        (Address::Unix("/nowhere/at/all".into()), CheckFailure::Absent),
     ] {
         for lines in ["", "check \"http\""] {
             assert_eq!(run(check_at(&address, &[], lines, TIMEOUT)), Err(failure));

@@ -83,8 +83,8 @@ impl Checks {
         // Where something is wrong it is looked at more closely.
         self.due = self.due.min(self.began + CHECK_INTERVAL);
         self.failed_in_a_row = self.failed_in_a_row.saturating_add(1);
-        self.is_refused |= why == CheckFailure::Refused;
-        self.has_no_way |= matches!(why, CheckFailure::Refused | CheckFailure::Unreachable);
+        self.is_refused |= matches!(why, CheckFailure::Refused | CheckFailure::Absent);
+        self.has_no_way |= self.is_refused || why == CheckFailure::Unreachable;
         self.last = Some(Sign::CheckFailed(why));
     }
 

@@ -15,6 +15,7 @@ use rustls::server::Acceptor;
 use rustls::{CipherSuite, ServerConfig};
 use tokio::net::TcpStream;
 
+use crate::pure::proxy_protocol;
 use crate::transport::tls::client_policy::ClientPolicy;
 use crate::transport::tls::hello::prefers_chacha;
 use crate::transport::tls::policies::{Demanding, Policies, PolicyError};
@@ -28,6 +29,9 @@ const FIRST_READ: usize = 4 * 1024;
 
 /// The most that is read of a client before its hello is whole: more than rustls takes for one.
 const HELLO_MAX: usize = 64 * 1024;
+
+/// What is said of a connection that begins with a PROXY header before its handshake.
+const ANNOUNCED: &str = "it begins with a PROXY header, for which the listener has no `proxy-protocol`";
 
 /// How often, and for how long, a client that was refused is read on.
 const WASTE_MAX: usize = 16;
@@ -163,6 +167,7 @@ impl TlsAcceptor {
         let (config, tickets) = configs.of_handshake(prefers_chacha(&first) == Some(true));
         let session = Session::new(config).map_err(io::Error::other)?;
         let mut stream = TlsStream::new(tcp, session, configs.demand).with_tickets(tickets);
+        let is_announced = proxy_protocol::begins(&first);
         let mut shaken = stream.receive_first(&mut first);
         drop(first);
         if shaken.is_ok() {
@@ -172,7 +177,7 @@ impl TlsAcceptor {
             Ok(()) => Ok(stream),
             Err(error) => {
                 hear_out(stream.tcp()).await;
-                Err(error)
+                Err(if is_announced { io::Error::new(io::ErrorKind::InvalidData, ANNOUNCED) } else { error })
             }
         }
     }
