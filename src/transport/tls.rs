@@ -28,7 +28,9 @@ use rustls::version::{TLS12, TLS13};
 
 pub use acceptor::{AcceptorError, TlsAcceptor};
 pub use authorities::{Authorities, SystemAuthorities, read_authorities};
-pub use certificate::{CertificateError, CertificateName, certificate_names, expiry, load_certificate};
+pub use certificate::{
+    CertificateError, CertificateName, certificate_names, expiry, load_certificate, validity, vouch_for_nobody,
+};
 pub use client_policy::{ClientPolicy, load_demanding};
 pub use connector::{
     Connectors, TlsConnector, UpstreamTlsError, client_config, connectors, dial_tls, with_own_sessions,

@@ -1,6 +1,8 @@
 //! The certificates of the listeners, and what is needed for TLS towards servers: read like at a start, and how long they
 //! still hold.
 
+use std::ops::Range;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::CheckReport;
@@ -8,8 +10,8 @@ use crate::pure::config::source::Place;
 use crate::pure::config::{Config, Problem, UpstreamTlsPlaces};
 use crate::pure::pool::{UpstreamTls, Verification};
 use crate::transport::tls::{
-    ClientPolicy, PolicyError, SystemAuthorities, TlsConnector, UpstreamTlsError, check_policies, expiry,
-    load_certificate,
+    ClientPolicy, PolicyError, SystemAuthorities, TlsConnector, UpstreamTlsError, check_policies, load_certificate,
+    validity, vouch_for_nobody,
 };
 
 /// A certificate that ends sooner than this is warned of: long enough to renew it by hand.
@@ -34,9 +36,15 @@ pub(super) fn check(config: &Config, now: SystemTime, report: &mut CheckReport) 
                     report.errors.push(problem);
                 }
             });
-            if let Some(end) = key.as_ref().ok().and_then(|key| expiry(key)) {
+            if let Some(valid) = key.as_ref().ok().and_then(|key| validity(key)) {
                 let file = site.files.certificate.display().to_string();
-                report.warnings.extend(judge(end, now, place, &file, "clients"));
+                report.warnings.extend(judge(&valid, now, place, &file, "clients"));
+            }
+            if let (Some(authorities), Some(place)) = (&site.clients, client_ca)
+                && let Some(warning) = judge_authorities(&authorities.file, place)
+                && !report.warnings.iter().any(|other| other.position() == warning.position())
+            {
+                report.warnings.push(warning);
             }
             usable.extend(key.ok().zip(policy.ok()));
         }
@@ -82,16 +90,35 @@ fn judge_upstream(tls: &UpstreamTls, places: &UpstreamTlsPlaces, now: SystemTime
         );
     }
     if let (Some(files), Some(place)) = (&tls.certificate, &places.certificate)
-        && let Some(end) = load_certificate(files).ok().and_then(|key| expiry(&key))
+        && let Some(valid) = load_certificate(files).ok().and_then(|key| validity(&key))
     {
-        report.warnings.extend(judge(end, now, place, &files.certificate.display().to_string(), "servers"));
+        report.warnings.extend(judge(&valid, now, place, &files.certificate.display().to_string(), "servers"));
+    }
+    if let (Verification::Authorities(file), Some(place)) = (&tls.verification, &places.ca) {
+        report.warnings.extend(judge_authorities(file, place));
     }
 }
 
+/// Authorities that are none: the certificates that they are meant to vouch for will be refused.
+fn judge_authorities(file: &Path, place: &Place) -> Option<Problem> {
+    let help = "name the certificate of the authority that has signed it";
+    vouch_for_nobody(file).then(|| {
+        let problem = Problem::at(place, format!("{} holds no authority's certificate", file.display())).as_warning();
+        problem.label("it vouches for nobody, not even for itself").help(help)
+    })
+}
+
 /// A certificate that `others` will refuse, or do.
-fn judge(end: SystemTime, now: SystemTime, place: &Place, file: &str, others: &str) -> Option<Problem> {
+fn judge(valid: &Range<SystemTime>, now: SystemTime, place: &Place, file: &str, others: &str) -> Option<Problem> {
+    if let Ok(wait) = valid.start.duration_since(now)
+        && !wait.is_zero()
+    {
+        let days = super::counted(wait.as_secs().div_ceil(86_400) as usize, "day");
+        let problem = Problem::at(place, format!("{file} is not valid for {days} yet")).as_warning();
+        return Some(problem.label(format!("until then {others} refuse it")));
+    }
     let help = "renew it: a start with the new files takes it into use";
-    match end.duration_since(now) {
+    match valid.end.duration_since(now) {
         Err(late) => {
             let days = late.duration().as_secs() / 86_400;
             let problem = Problem::at(place, format!("{file} expired {} ago", super::counted(days as usize, "day")));

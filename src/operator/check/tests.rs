@@ -158,7 +158,7 @@ fn certificates_are_read_and_their_end_is_told() {
     assert!(missing.contains("c.key") && missing.contains("can't read"), "{missing}");
 
     // rcgen's certificates end with the year 4095.
-    let end = crate::transport::tls::expiry(
+    let valid = crate::transport::tls::validity(
         &crate::transport::tls::load_certificate(&crate::pure::config::CertificateFiles {
             certificate: entry("a.crt"),
             key: entry("a.key"),
@@ -167,7 +167,10 @@ fn certificates_are_read_and_their_end_is_told() {
     )
     .unwrap();
     let days = |count: u64| Duration::from_secs(count * 86_400);
+    let end = valid.end;
     for (now, expected) in [
+        (valid.start - days(2), Some("is not valid for 2 days yet")),
+        (valid.start, None),
         (end - days(15), None),
         (end - days(3), Some("expires in 3 days")),
         (end + days(2), Some("expired 2 days ago")),
@@ -176,6 +179,33 @@ fn certificates_are_read_and_their_end_is_told() {
         let said = report.warnings.first().map(ToString::to_string);
         assert_eq!(said.is_some(), expected.is_some(), "{said:?}");
         assert!(said.unwrap_or_default().contains(expected.unwrap_or_default()));
+    }
+}
+
+#[test]
+fn authorities_that_are_none_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.distinguished_name.push(rcgen::DnType::CommonName, "authority");
+    let authority = rcgen::CertifiedIssuer::self_signed(params, rcgen::KeyPair::generate().unwrap()).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let leaf = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+    let itself = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap().cert;
+    write("a.crt", &leaf.pem());
+    write("a.key", &key.serialize_pem());
+    for (authorities, is_none) in [(authority.pem(), false), (itself.pem(), false), (leaf.pem(), true)] {
+        write("ca.crt", &authorities);
+        write(
+            "site.kdl",
+            "listen \"127.0.0.1:0\" { tls { certificate \"a.crt\" key=\"a.key\"; client-ca \"ca.crt\" } }\n\
+             pool \"p\" { server \"s\" \"127.0.0.1:9\"; upstream \"http/1.1\" { tls { ca \"ca.crt\" } } }\nrule use=\"p\"\n",
+        );
+        let report = check(&folder.path().join("site.kdl"));
+        let said: Vec<String> = report.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(said.iter().filter(|line| line.contains("holds no authority's")).count(), 2 * usize::from(is_none));
+        assert!(report.is_good(), "{}", report.render(Style::Plain));
     }
 }
 

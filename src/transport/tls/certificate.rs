@@ -5,6 +5,7 @@
 
 use std::io::{self, Read};
 use std::net::IpAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -16,6 +17,7 @@ use rustls::sign::{CertifiedKey, SigningKey};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
+use x509_parser::time::ASN1Time;
 
 use crate::base::ordinary_file::open_ordinary;
 use crate::pure::config::CertificateFiles;
@@ -251,17 +253,39 @@ fn name_of(name: &GeneralName<'_>) -> Option<CertificateName> {
     }
 }
 
-/// When the first certificate of the chain expires: from then on clients refuse the site. `None` where that can't be told.
-pub fn expiry(key: &CertifiedKey) -> Option<SystemTime> {
-    key.cert.iter().filter_map(|der| not_after(der)).min()
+/// When the last certificate of the chain begins to be valid, and the first expires: before and behind that clients refuse the
+/// site. `None` where that can't be told.
+pub fn validity(key: &CertifiedKey) -> Option<Range<SystemTime>> {
+    let validities = key.cert.iter().filter_map(|der| {
+        let certificate = parse(der).ok()?;
+        let validity = certificate.validity();
+        Some((time_of(&validity.not_before)?, time_of(&validity.not_after)?))
+    });
+    let (begins, ends): (Vec<_>, Vec<_>) = validities.unzip();
+    Some(begins.into_iter().max()?..ends.into_iter().min()?)
 }
 
-fn not_after(der: &[u8]) -> Option<SystemTime> {
-    let seconds = parse(der).ok()?.validity().not_after.timestamp();
-    match u64::try_from(seconds) {
+/// The end of its [`validity`].
+pub fn expiry(key: &CertifiedKey) -> Option<SystemTime> {
+    validity(key).map(|valid| valid.end)
+}
+
+fn time_of(time: &ASN1Time) -> Option<SystemTime> {
+    match u64::try_from(time.timestamp()) {
         Ok(seconds) => SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)),
         Err(_) => Some(SystemTime::UNIX_EPOCH),
     }
+}
+
+/// Whether no certificate of a PEM file can vouch for one: each is somebody's own, and was issued by somebody else.
+pub fn vouch_for_nobody(file: &Path) -> bool {
+    let is_issued = |der: &CertificateDer<'_>| {
+        let is_own = |certificate: X509Certificate<'_>| {
+            !certificate.is_ca() && certificate.issuer().as_raw() != certificate.subject().as_raw()
+        };
+        parse(der).is_ok_and(is_own)
+    };
+    read_chain(file).is_ok_and(|certificates| certificates.iter().all(is_issued))
 }
 
 #[cfg(test)]
