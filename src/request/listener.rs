@@ -85,6 +85,8 @@ pub struct Said {
     pub handshakes: Spaced,
     /// Streams of HTTP/2 that were refused.
     pub streams: Spaced,
+    /// HTTP/2 connections that were ended by a fault of their clients.
+    pub faults: Spaced,
 }
 
 impl Listener {

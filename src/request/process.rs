@@ -157,13 +157,19 @@ impl Process {
         self
     }
 
-    /// What counts HTTP/2 connections that end by such a fault of their clients.
-    pub const fn h2_broken(&self, fault: Fault) -> &Counter {
-        match fault {
-            Fault::Flood => &self.h2_floods,
+    /// Counts an HTTP/2 connection that ends by a fault of its client, and says so now and then. `has_begun`: the client has sent
+    /// the preface.
+    pub fn say_h2_broken(&self, fault: Fault, has_begun: bool, peer: SocketAddr, listener: &Listener) {
+        let (counter, what) = match fault {
+            _ if !has_begun => (&self.h2_errors, "it does not speak HTTP/2"),
+            Fault::Flood => (&self.h2_floods, "more than is borne of what costs it nothing"),
             Fault::Protocol | Fault::FrameSize | Fault::Compression | Fault::StreamClosed | Fault::FlowControl => {
-                &self.h2_errors
+                (&self.h2_errors, "it broke the protocol")
             }
+        };
+        counter.add(1);
+        if listener.said.faults.is_due() {
+            tracing::info!("the HTTP/2 connection of {peer} to {} was ended: {what}", listener.place());
         }
     }
 

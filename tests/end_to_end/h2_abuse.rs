@@ -388,6 +388,7 @@ fn connections_that_end_by_their_clients_fault_are_counted() {
     let mut breaks = one(&proxy);
     breaks.send(kind::DATA, 0, 0, b"on no stream");
     assert_eq!(breaks.goaway(), Some(code::PROTOCOL_ERROR));
+    proxy.wait_for_error("was ended: it broke the protocol");
     let mut floods = one(&proxy);
     while floods.send(kind::SETTINGS, 0, 0, &[]) {}
     floods.goaway();
@@ -408,6 +409,7 @@ fn a_wrong_preface_ends_the_connection() {
         let (_, end) = client.rest();
         assert!(matches!(end, End::Closed | End::Reset), "{end:?}");
     }
+    proxy.wait_for_error("was ended: it does not speak HTTP/2");
     let mut half = proxy.client();
     half.send(&PREFACE[..10]);
     half.finish_writing();

@@ -269,8 +269,11 @@ impl FrameReader {
         let count = missing.len().min(bytes.len());
         let (came, rest) = bytes.split_at_checked(count).unwrap_or((bytes, &[]));
         *bytes = rest;
+        if !missing.starts_with(came) {
+            return false;
+        }
         self.preface -= u8::try_from(count).unwrap_or(0);
-        missing.starts_with(came)
+        true
     }
 
     fn read_header(&mut self, bytes: &mut &[u8]) -> Option<[u8; HEADER]> {

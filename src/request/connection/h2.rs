@@ -58,7 +58,7 @@ pub(super) async fn serve(arrival: Arrival) {
         poll_fn(|context| life.poll(context)).await;
     }
     if let Some(fault) = life.driver.look(Multiplexer::fault) {
-        life.worker.shared.h2_broken(fault).add(1);
+        life.worker.shared.say_h2_broken(fault, has_begun, life.caller.peer, &life.listener);
     }
     let Life { driver, deadline, worker, .. } = *life;
     // With the frames gone nobody else holds the connection.
