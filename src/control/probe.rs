@@ -134,7 +134,8 @@ pub async fn check(
     let config = pool.check.as_deref().unwrap_or(&unasked);
     let elsewhere = config.address_of(&endpoint.server).map(|address| endpoint_at(endpoint, address));
     let endpoint = elsewhere.as_ref().unwrap_or(endpoint);
-    let probe = Probe { endpoint, config, upstream: &pool.upstream, connector, timeout };
+    let is_unasked = pool.check.is_none();
+    let probe = Probe { endpoint, config, is_unasked, upstream: &pool.upstream, connector, timeout };
     let begun = time::now();
     match tokio::time::timeout(timeout, probe.run()).await {
         Ok(ended) => ended.map(|()| time::now().since(begun)),
@@ -159,6 +160,8 @@ fn endpoint_at(endpoint: &Endpoint, address: Address) -> Endpoint {
 struct Probe<'a> {
     endpoint: &'a Endpoint,
     config: &'a CheckConfig,
+    /// Whether nobody has said what it is to be asked.
+    is_unasked: bool,
     upstream: &'a Upstream,
     connector: Option<&'a TlsConnector>,
     timeout: Duration,
@@ -167,13 +170,14 @@ struct Probe<'a> {
 impl Probe<'_> {
     async fn run(&self) -> Result<(), ProbeError> {
         match &self.config.kind {
+            // A server that is tried unasked has failed requests, it may be by not speaking their protocol.
+            CheckKind::Tcp if self.is_unasked && self.is_http2() => self.greet(self.connector()?).await,
             CheckKind::Tcp => self.connect().await,
             CheckKind::Icmp => ping::ping(self.endpoint, self.timeout).await,
             CheckKind::Tls => {
                 // A session that is resumed shows no certificate.
                 let connector = self.connector()?.map(TlsConnector::without_sessions);
-                close(self.dial(connector.as_ref()).await?).await;
-                Ok(())
+                self.greet(connector.as_ref()).await
             }
             CheckKind::Http(http) => {
                 let authority = self.config.authority(self.upstream, &self.endpoint.server.address);
@@ -204,6 +208,17 @@ impl Probe<'_> {
         let dialled = dial(self.endpoint, self.timeout).await?;
         // Whether the server takes connections is known by now: the header only spares it an error in its log.
         let _ = self.announce(&dialled);
+        Ok(())
+    }
+
+    /// Connects as far as requests would before the first of them, and ends the connection again.
+    async fn greet(&self, connector: Option<&TlsConnector>) -> Result<(), ProbeError> {
+        let connection = self.dial(connector).await?;
+        if self.is_http2() {
+            connection.into_http2().await?;
+        } else {
+            close(connection).await;
+        }
         Ok(())
     }
 

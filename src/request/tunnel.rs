@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::base::time::Timestamp;
 use crate::pure::h1::body::BodyLength;
 use crate::request::buffers::Grant;
 use crate::request::connection::{Connection, Next};
@@ -13,6 +14,9 @@ use crate::request::exchange::channel::{Channel, ServerEnd};
 use crate::request::exchange::flow::{FlowError, Framing, Wait};
 use crate::request::exchange::scratch::Scratch;
 use crate::request::stream::Stream as _;
+
+/// How often the sides of a tunnel are looked at of which one has ended its direction, and is not read any more.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How a tunnel ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +58,13 @@ struct Shut {
     to_client: bool,
 }
 
+impl Shut {
+    /// Whether one has.
+    const fn is_half(self) -> bool {
+        self.to_server != self.to_client
+    }
+}
+
 /// Carries bytes between the two sides of a channel until both directions have ended.
 pub async fn carry(channel: &mut Channel<'_>, grant: &Grant, patience: Duration) -> TunnelEnd {
     let Some(server) = &mut channel.server else { return TunnelEnd::Broken };
@@ -64,6 +75,7 @@ pub async fn carry(channel: &mut Channel<'_>, grant: &Grant, patience: Duration)
         scratch: channel.scratch,
         shut: Shut::default(),
         patience,
+        until: Timestamp::NEVER,
     };
     tunnel.scratch.upload.start(BodyLength::UntilClose, Framing::Bare, u64::MAX);
     tunnel.scratch.download.start(BodyLength::UntilClose, Framing::Bare, u64::MAX);
@@ -106,11 +118,19 @@ struct Tunnel<'c> {
     scratch: &'c mut Scratch,
     shut: Shut,
     patience: Duration,
+    /// When the wait for a byte is over; the sides may be looked at before.
+    until: Timestamp,
 }
 
 impl Tunnel<'_> {
-    fn restart_clock(&self) {
-        self.connection.deadline.set(self.connection.worker.now() + self.patience);
+    fn restart_clock(&mut self) {
+        self.until = self.connection.worker.now() + self.patience;
+        self.arm();
+    }
+
+    fn arm(&self) {
+        let look = if self.shut.is_half() { self.connection.worker.now() + LOOK_EVERY } else { Timestamp::NEVER };
+        self.connection.deadline.set(self.until.min(look));
     }
 
     /// Times out where no byte has moved for too long.
@@ -118,19 +138,34 @@ impl Tunnel<'_> {
         if self.connection.worker.is_stopping() {
             return Poll::Ready(Err(io::ErrorKind::Interrupted.into()));
         }
-        if self.connection.deadline.poll_expired(context) {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        while self.connection.deadline.poll_expired(context) {
+            if self.connection.worker.now() >= self.until {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            if self.has_gone() {
+                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            }
+            self.arm();
         }
         Poll::Pending
     }
 
+    /// Whether a side that has ended its own direction takes nothing either. One of HTTP/2 tells by [`Self::poll_lost`].
+    fn has_gone(&self) -> bool {
+        (self.shut.to_server && self.connection.stream.has_gone(true))
+            || (self.shut.to_client && self.server.stream.has_gone())
+    }
+
     /// Moves bytes until there are none. True: both directions have ended.
     fn poll_busy(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let was_half = self.shut.is_half();
         if self.poll_carry(context)? {
             return Poll::Ready(Ok(true));
         }
         if self.scratch.upload.take_moved() | self.scratch.download.take_moved() {
             self.restart_clock();
+        } else if self.shut.is_half() != was_half {
+            self.arm();
         }
         // Also before a pause: what only wakes the tunnel up, as a part of a record does, is no reason to wait longer.
         if let Poll::Ready(timed_out) = self.poll_deadline(context) {
@@ -184,7 +219,10 @@ impl Tunnel<'_> {
         if self.shut.to_server && self.connection.stream.poll_lost(context).is_ready() {
             return Poll::Ready(());
         }
-        if self.shut.to_client { self.server.stream.poll_reset(context) } else { Poll::Pending }
+        if !self.shut.to_client {
+            return Poll::Pending;
+        }
+        self.server.stream.poll_reset(context).map(|reset| self.connection.stream.note_reset(&reset))
     }
 
     /// Waits, with no buffer in hand, until either side has something to read.

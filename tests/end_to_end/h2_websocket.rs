@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::h2::h2c;
 use crate::support::deadline::Gate;
-use crate::support::frames::{FrameClient, StreamEnd, code, kind};
+use crate::support::frames::{END_STREAM, FrameClient, StreamEnd, code, kind};
 use crate::support::h2_frames::{ENABLE_CONNECT_PROTOCOL, H2Server};
 use crate::support::{DEADLINE, End, Exchange, Origin, Proxy, wait_for};
 
@@ -185,6 +185,9 @@ fn a_tunnel_that_a_server_of_http2_resets_is_reset_with_its_code() {
         while let Some(frame) = frames.next() {
             if frame.kind == kind::HEADERS {
                 frames.headers(frame.stream, 0, &[(":status", "200")]);
+                if frame.stream > 1 {
+                    frames.write(kind::DATA, END_STREAM, frame.stream, b"bye");
+                }
                 frames.reset(frame.stream, code::STREAM_CLOSED);
             }
         }
@@ -197,6 +200,11 @@ fn a_tunnel_that_a_server_of_http2_resets_is_reset_with_its_code() {
     let mut client = FrameClient::connect(proxy.address());
     client.head(1, &connect("/", "websocket"), false);
     assert_eq!(client.end_of(1), StreamEnd::Reset(code::STREAM_CLOSED, Some(200)));
+    // Also behind the end of its own side.
+    client.head(3, &connect("/", "websocket"), false);
+    assert_eq!(client.end_of(3), StreamEnd::Answered(200, b"bye".to_vec()));
+    let reset = client.next_that(|frame| frame.kind == kind::RST_STREAM && frame.stream == 3).unwrap();
+    assert_eq!(reset.code(), code::STREAM_CLOSED);
 }
 
 /// Who does not get the tunnel it asks for gets no 2xx: it would take it for one.

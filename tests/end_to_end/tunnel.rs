@@ -224,6 +224,53 @@ pub fn a_tunnel_that_one_side_breaks_ends_for_the_other() {
     wait_for("the tunnel's end", DEADLINE, || (origin.open_connections() == 0).then_some(()));
 }
 
+/// What is not read any more says nothing by itself of a reset.
+#[test]
+fn a_tunnel_whose_side_ends_its_direction_and_then_resets_frees_its_place() {
+    for by_client in [true, false] {
+        let gates = [Gate::default(), Gate::default()].map(Arc::new);
+        let [ended, over] = gates.clone();
+        let origin = Origin::with(move |exchange| {
+            if exchange.head.field("upgrade").is_none() {
+                exchange.respond(200, &[], b"one");
+                return;
+            }
+            exchange.write(ACCEPT);
+            if by_client {
+                while exchange.raw().is_ok() {}
+                ended.open();
+                over.wait();
+                exchange.close();
+            } else {
+                exchange.finish_writing();
+                over.wait();
+                exchange.reset();
+            }
+        });
+        let proxy = Proxy::start(&format!(
+            "workers 1\nlisten \"127.0.0.1:0\"\n\
+             pool \"p\" {{ server \"o\" \"{}\" max=1; queue max=1 timeout=\"20s\" }}\nrule use=\"p\"\n",
+            origin.address
+        ));
+        let mut client = proxy.client();
+        client.send(ask("/", "websocket"));
+        assert_eq!(client.head().status(), 101);
+        let [ended, over] = gates;
+        if by_client {
+            client.finish_writing();
+            ended.wait();
+            client.reset();
+            assert_eq!(proxy.client().get("/").text(), "one");
+            over.open();
+        } else {
+            // The end of the server's direction has come.
+            assert!(client.rest().0.is_empty());
+            over.open();
+            assert_eq!(proxy.client().get("/").text(), "one");
+        }
+    }
+}
+
 #[test]
 fn idle_tunnels_cost_no_buffers() {
     // Memory comes in pieces of 4 MiB: so many that one of them makes no difference.

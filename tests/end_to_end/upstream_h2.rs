@@ -45,6 +45,19 @@ fn requests_share_one_connection_and_each_gets_its_own_answer() {
     assert_eq!((server.accepted(), server.requests()), (1, 50));
 }
 
+/// It takes connections all the same: what brings it back is what it has failed in.
+#[test]
+fn a_server_that_speaks_no_http2_does_not_come_back_for_taking_connections() {
+    let good = H2Server::new(&[], answering);
+    let bad = H2Server::shy(|frames, _| frames.raw(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"));
+    let proxy = Proxy::start(&all_to([bad.address, good.address], "upstream \"h2c\"; scheduler \"rr\""));
+    proxy.ask_until_it_says("/", "p/o1 was up and is suspect");
+    let before = bad.accepted();
+    wait_for("tries", DEADLINE, || (bad.accepted() > before + 5).then_some(()));
+    let is_back = ["is up", "is recovering"].iter().any(|state| proxy.has_said(&["p/o1 was", state]));
+    assert!(!is_back, "{:?}", proxy.errors());
+}
+
 #[test]
 fn requests_that_come_while_a_connection_is_made_wait_for_it() {
     let gate = Arc::new(Gate::default());

@@ -10,6 +10,7 @@ use crate::pure::h1::request::{HeadLimits, Parsed, RequestHead, parse_request_he
 use crate::pure::h2::server_request::{Tunnel, push_server_request};
 use crate::pure::websocket;
 use crate::request::buffers::Buffer;
+use crate::request::h2_body::io_error;
 use crate::request::h2_server::answer::{Answer, Expected};
 use crate::request::h2_server::upload::Upload;
 use crate::request::h2_server::{Fault, Place};
@@ -185,9 +186,9 @@ impl H2ServerStream {
     }
 
     /// Waits until the server lets go of a request that has not gone to its end.
-    pub fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         match &self.handle {
-            Some(handle) => handle.poll_end(context).map(|_| ()),
+            Some(handle) => handle.poll_end(context).map(io_error),
             None => Poll::Pending,
         }
     }

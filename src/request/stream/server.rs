@@ -117,12 +117,17 @@ impl ServerStream {
             Self::Plain(stream) => poll_any(stream, context),
             Self::Unix(stream) => poll_any(stream, context),
             Self::Tls(stream) => poll_any(stream.as_mut(), context),
-            Self::H2(stream) => stream.poll_lost(context),
+            Self::H2(stream) => stream.poll_lost(context).map(drop),
         }
     }
 
+    /// Whether the server has ended its connection, and takes nothing either. A stream of HTTP/2 tells by [`Self::poll_reset`].
+    pub fn has_gone(&self) -> bool {
+        self.socket().is_some_and(|socket| socket::has_ended(&socket, true))
+    }
+
     /// Waits for the server to give up a tunnel, one of whose directions it has ended. Only a stream of HTTP/2 tells.
-    pub fn poll_reset(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_reset(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         match self {
             Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => Poll::Pending,
             Self::H2(stream) => stream.poll_lost(context),

@@ -349,8 +349,9 @@ impl H2Stream {
 impl Drop for H2Stream {
     fn drop(&mut self) {
         // What was left without an end, as by a panic, must not look like one.
-        if self.outlet != Outlet::Over {
-            self.handle.reset(self.reset.unwrap_or(H2Reset::INTERNAL_ERROR));
+        let unfinished = (self.outlet != Outlet::Over).then_some(H2Reset::INTERNAL_ERROR);
+        if let Some(reset) = self.reset.or(unfinished) {
+            self.handle.reset(reset);
         }
     }
 }
