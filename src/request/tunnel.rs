@@ -25,6 +25,8 @@ pub enum TunnelEnd {
     Ended,
     /// One side broke.
     Broken,
+    /// One side took nothing any more behind the end of its own direction.
+    Left,
     /// No byte moved for too long.
     TimedOut,
     /// The process ends, and waits no longer.
@@ -36,7 +38,7 @@ impl TunnelEnd {
     pub const fn reason(self) -> Option<&'static str> {
         match self {
             Self::Ended => None,
-            Self::Broken => Some("tunnel-broken"),
+            Self::Broken | Self::Left => Some("tunnel-broken"),
             Self::TimedOut => Some("tunnel-timeout"),
             Self::Stopped => Some("stopped"),
         }
@@ -46,6 +48,8 @@ impl TunnelEnd {
     pub const fn next(self) -> Next {
         match self {
             Self::Ended => Next::Drop,
+            // What was sent is whole, and may still be on its way.
+            Self::Left => Next::Linger,
             Self::Broken | Self::TimedOut | Self::Stopped => Next::Abort,
         }
     }
@@ -107,6 +111,7 @@ fn end_by(error: &io::Error) -> TunnelEnd {
     match error.kind() {
         io::ErrorKind::TimedOut => TunnelEnd::TimedOut,
         io::ErrorKind::Interrupted => TunnelEnd::Stopped,
+        io::ErrorKind::ConnectionAborted => TunnelEnd::Left,
         _ => TunnelEnd::Broken,
     }
 }
@@ -143,7 +148,7 @@ impl Tunnel<'_> {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             if self.has_gone() {
-                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
             }
             self.arm();
         }
@@ -211,7 +216,7 @@ impl Tunnel<'_> {
         if self.shut.to_server && self.shut.to_client {
             return Ok(true);
         }
-        if self.poll_lost(context).is_ready() { Err(broken()) } else { Ok(false) }
+        if self.poll_lost(context).is_ready() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(false) }
     }
 
     /// Notices that a side which has ended its own direction, and is not read any more, has given up the other one too.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use nix::sys::signal::Signal;
 
 use crate::support::proxy::output_of;
-use crate::support::{DEADLINE, Origin, Proxy, Setup, wait_for};
+use crate::support::{DEADLINE, End, Origin, Proxy, Setup, wait_for};
 
 /// Runs curl through a unix socket; what it got, the status behind it.
 fn curl(socket: &Path, arguments: &[&str]) -> String {
@@ -185,6 +185,46 @@ impl Drop for Python {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A unix socket tells at once that its other side is closed: what it has sent is still to be read.
+#[test]
+fn a_tunnel_of_a_server_that_closes_its_unix_socket_loses_nothing_of_what_it_has_said() {
+    const SIZE: usize = 200_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("server.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        let mut is_first = true;
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                head.extend(byte);
+            }
+            let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+            let answer = if std::mem::take(&mut is_first) {
+                format!("{switch}{}", "a".repeat(SIZE))
+            } else {
+                "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\none".to_owned()
+            };
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    let proxy = Proxy::start(&format!(
+        "workers 1\nlisten \"127.0.0.1:0\"\n\
+         pool \"p\" {{ server \"o\" \"unix:{}\" max=1; queue max=1 timeout=\"20s\" }}\nrule use=\"p\"\n",
+        path.display()
+    ));
+    let mut client = proxy.client();
+    client.send("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    assert_eq!(client.head().status(), 101);
+    // The tunnel is over, for its place is free; the client has not read what came of it.
+    assert_eq!(proxy.client().get("/").text(), "one");
+    let (said, end) = client.rest();
+    assert_eq!((said.len(), end), (SIZE, End::Closed));
 }
 
 #[test]
