@@ -262,6 +262,9 @@ async fn pass_on(
         load::note_trailers(&channel, &choice);
     }
     choice.ends(&channel, transferred.as_ref().err());
+    if transferred.is_err() {
+        channel.let_go();
+    }
     transferred?;
     if channel.is_reusable()
         && let Some(server) = channel.server.take()
@@ -300,6 +303,7 @@ async fn pass_tunnel(mut channel: Channel<'_>, grant: &Grant, mut choice: Choice
     };
     channel.scratch.record.reason = end.reason();
     choice.ends(&channel, None);
+    channel.let_go();
     end.next()
 }
 

@@ -427,6 +427,14 @@ impl Handle {
         self.shared.with(|multiplexer| multiplexer.reset(self.key, code));
     }
 
+    /// The code by which the stream was reset, where it was.
+    pub fn reset_by(&self) -> Option<H2Reset> {
+        match self.shared.multiplexer.borrow().end_of(self.key) {
+            Some(StreamEnd::Reset(code)) => Some(code),
+            Some(StreamEnd::Refused | StreamEnd::Malformed | StreamEnd::Lost) | None => None,
+        }
+    }
+
     /// Waits for the stream's end before both sides have ended it.
     pub fn poll_end(&self, context: &mut Context<'_>) -> Poll<StreamEnd> {
         match self.shared.multiplexer.borrow().end_of(self.key) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::pools::all_to;
 use crate::support::deadline::Gate;
-use crate::support::frames::{FrameClient, StreamEnd, block, frame, kind, request};
+use crate::support::frames::{FrameClient, StreamEnd, block, code, frame, kind, request};
 use crate::support::h2_frames::{DATA, END_HEADERS, END_STREAM, H2Server, HEADERS, MAX_CONCURRENT_STREAMS, RST_STREAM};
 use crate::support::{DEADLINE, Proxy, wait_for};
 use crate::upstream_h2::{answering, proxy_of};
@@ -51,6 +51,36 @@ fn a_client_that_resets_an_upload_which_its_server_does_not_take_frees_the_serve
     // The client has kept to its limits, and its connection goes on.
     client.send(kind::PING, 0, 0, b"pingpong");
     assert!(client.next_that(|frame| frame.kind == kind::PING).is_ok());
+}
+
+#[test]
+fn a_server_gets_the_code_by_which_its_client_gives_up() {
+    let server = H2Server::new(&[], |frames, _| {
+        let mut requests = 0;
+        while let Some(frame) = frames.next() {
+            requests += usize::from(frame.kind == HEADERS);
+            // The second gets the beginning of an answer.
+            if frame.kind == HEADERS && requests == 2 {
+                frames.headers(frame.stream, 0, &[(":status", "200")]);
+            }
+        }
+    });
+    let rules = all_to([server.address], "upstream \"h2c\"".to_owned());
+    let proxy = Proxy::start(&rules.replacen("via \"off\"", "via \"off\"; protocols \"h2c\"", 1));
+    let mut client = FrameClient::connect(proxy.address());
+    for (stream, code) in [(1, code::STREAM_CLOSED), (3, code::ENHANCE_YOUR_CALM)] {
+        client.post(stream, "/", &[]);
+        let count = |kind| server.frames().iter().filter(|frame| frame.kind == kind).count();
+        let number = stream as usize / 2 + 1;
+        wait_for("the request", DEADLINE, || (count(HEADERS) == number).then_some(()));
+        if stream == 3 {
+            client.next_that(|frame| frame.kind == kind::HEADERS).unwrap();
+        }
+        client.send(kind::RST_STREAM, 0, stream, &code.to_be_bytes());
+        wait_for("the reset", DEADLINE, || (count(RST_STREAM) == number).then_some(()));
+        let frames = server.frames();
+        assert_eq!(frames.iter().rfind(|frame| frame.kind == RST_STREAM).unwrap().code(), code);
+    }
 }
 
 /// The RFC allows it for a while. Further connections would be the same, and none is made.

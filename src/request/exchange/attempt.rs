@@ -57,7 +57,7 @@ pub async fn first_answer(channel: &mut Channel<'_>, grant: &Grant, forward: &Fo
                 }
             }
             Err(failure) => {
-                channel.server = None;
+                channel.let_go();
                 let is_last = !may_repeat(channel, forward, &failure, repeats);
                 choice.fails(&failure, is_last);
                 if is_last {

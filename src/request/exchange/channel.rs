@@ -125,6 +125,14 @@ impl<'a> Channel<'a> {
         self.scratch.response.clear();
     }
 
+    /// Takes the server off, which is told by which code its client has given the request up, where there is one.
+    pub fn let_go(&mut self) {
+        if let (Some(server), Some(code)) = (&self.server, self.connection.stream.given_up()) {
+            server.stream.reset(code);
+        }
+        self.server = None;
+    }
+
     /// Takes the server off and goes back to the start of the request, which [has to be there](Self::has_start).
     pub fn rewind(&mut self) {
         self.server = None;

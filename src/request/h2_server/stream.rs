@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
+use crate::base::h2_reset::H2Reset;
 use crate::pure::h1::body::BodyLength;
 use crate::pure::h1::request::{HeadLimits, Parsed, RequestHead, parse_request_head};
 use crate::pure::h2::server_request::{Tunnel, push_server_request};
@@ -190,6 +191,13 @@ impl H2ServerStream {
         match &self.handle {
             Some(handle) => handle.poll_end(context).map(io_error),
             None => Poll::Pending,
+        }
+    }
+
+    /// Cancels the request with this code, where it has not ended.
+    pub fn reset(&self, code: H2Reset) {
+        if let Some(handle) = &self.handle {
+            handle.reset(code);
         }
     }
 

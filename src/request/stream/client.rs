@@ -235,6 +235,14 @@ impl ClientStream {
         self.socket().is_some_and(|socket| socket::has_ended(&socket, may_half_close))
     }
 
+    /// The code by which the client has given up what it has asked for, where it has said one.
+    pub fn given_up(&self) -> Option<H2Reset> {
+        match self {
+            Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => None,
+            Self::H2(stream) => stream.given_up(),
+        }
+    }
+
     /// The length that the answer's head says is none of the server's: a client that needs none is not told.
     pub fn leave_length_out(&mut self) {
         if let Self::H2(stream) = self {

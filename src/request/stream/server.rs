@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::{Stream, poll_fill, poll_fill_socket, poll_write};
+use crate::base::h2_reset::H2Reset;
 use crate::pure::forwarding::ResponseVia;
 use crate::pure::proxy_protocol::{Source, Version};
 use crate::request::buffers::Buffer;
@@ -131,6 +132,13 @@ impl ServerStream {
         match self {
             Self::Plain(_) | Self::Unix(_) | Self::Tls(_) => Poll::Pending,
             Self::H2(stream) => stream.poll_lost(context),
+        }
+    }
+
+    /// Cancels the request with this code. Only a stream of HTTP/2 can be told.
+    pub fn reset(&self, code: H2Reset) {
+        if let Self::H2(stream) = self {
+            stream.reset(code);
         }
     }
 

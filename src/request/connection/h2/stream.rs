@@ -160,6 +160,11 @@ impl H2Stream {
         self.reset = Some(reset);
     }
 
+    /// The code by which its client has given it up, where it has.
+    pub fn given_up(&self) -> Option<H2Reset> {
+        self.handle.reset_by()
+    }
+
     /// The length that the answer's head will say is left out.
     pub fn leave_length_out(&mut self) {
         self.leaves_length_out = true;
