@@ -128,9 +128,7 @@ pub async fn check(
     connector: Option<&TlsConnector>,
     timeout: Duration,
 ) -> Result<Duration, ProbeError> {
-    // One that fails handshakes takes connections all the same: a connect would bring it back again and again.
-    let kind = if pool.upstream.tls.is_some() { CheckKind::Tls } else { CheckKind::Tcp };
-    let unasked = CheckConfig { kind, ..CheckConfig::default() };
+    let unasked = CheckConfig::default();
     let config = pool.check.as_deref().unwrap_or(&unasked);
     let elsewhere = config.address_of(&endpoint.server).map(|address| endpoint_at(endpoint, address));
     let endpoint = elsewhere.as_ref().unwrap_or(endpoint);
@@ -170,15 +168,12 @@ struct Probe<'a> {
 impl Probe<'_> {
     async fn run(&self) -> Result<(), ProbeError> {
         match &self.config.kind {
-            // A server that is tried unasked has failed requests, it may be by not speaking their protocol.
-            CheckKind::Tcp if self.is_unasked && self.is_http2() => self.greet(self.connector()?).await,
+            // A server that is tried unasked has failed requests, it may be in its TLS or its HTTP/2, and takes connections all
+            // the same.
+            CheckKind::Tcp if self.is_unasked && (self.speaks_tls() || self.is_http2()) => self.greet().await,
             CheckKind::Tcp => self.connect().await,
             CheckKind::Icmp => ping::ping(self.endpoint, self.timeout).await,
-            CheckKind::Tls => {
-                // A session that is resumed shows no certificate.
-                let connector = self.connector()?.map(TlsConnector::without_sessions);
-                self.greet(connector.as_ref()).await
-            }
+            CheckKind::Tls => self.greet().await,
             CheckKind::Http(http) => {
                 let authority = self.config.authority(self.upstream, &self.endpoint.server.address);
                 let connection = self.dial(self.connector()?).await?;
@@ -212,8 +207,10 @@ impl Probe<'_> {
     }
 
     /// Connects as far as requests would before the first of them, and ends the connection again.
-    async fn greet(&self, connector: Option<&TlsConnector>) -> Result<(), ProbeError> {
-        let connection = self.dial(connector).await?;
+    async fn greet(&self) -> Result<(), ProbeError> {
+        // A session that is resumed shows no certificate.
+        let connector = self.connector()?.map(TlsConnector::without_sessions);
+        let connection = self.dial(connector.as_ref()).await?;
         if self.is_http2() {
             connection.into_http2().await?;
         } else {

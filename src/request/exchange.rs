@@ -262,10 +262,10 @@ async fn pass_on(
         load::note_trailers(&channel, &choice);
     }
     choice.ends(&channel, transferred.as_ref().err());
-    if transferred.is_err() {
+    if let Err(failure) = transferred {
         channel.let_go();
+        return Err(failure);
     }
-    transferred?;
     if channel.is_reusable()
         && let Some(server) = channel.server.take()
     {

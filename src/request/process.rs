@@ -162,7 +162,7 @@ impl Process {
     pub fn say_h2_broken(&self, fault: Fault, has_begun: bool, peer: SocketAddr, listener: &Listener) {
         let (counter, what) = match fault {
             _ if !has_begun => (&self.h2_errors, "it does not speak HTTP/2"),
-            Fault::Flood => (&self.h2_floods, "more than is borne of what costs it nothing"),
+            Fault::Flood => (&self.h2_floods, "it sent more than is borne of what costs it nothing"),
             Fault::Protocol | Fault::FrameSize | Fault::Compression | Fault::StreamClosed | Fault::FlowControl => {
                 (&self.h2_errors, "it broke the protocol")
             }

@@ -10,13 +10,10 @@ use crate::base::time::Timestamp;
 use crate::pure::h1::body::BodyLength;
 use crate::request::buffers::Grant;
 use crate::request::connection::{Connection, Next};
-use crate::request::exchange::channel::{Channel, ServerEnd};
+use crate::request::exchange::channel::{Channel, LOOK_EVERY, ServerEnd};
 use crate::request::exchange::flow::{FlowError, Framing, Wait};
 use crate::request::exchange::scratch::Scratch;
 use crate::request::stream::Stream as _;
-
-/// How often the sides of a tunnel are looked at of which one has ended its direction, and is not read any more.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How a tunnel ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,8 +34,8 @@ const RESPONSE_HEAD: HeadLimits = HeadLimits { bytes: 64 * 1024, fields: 256 };
 /// the deadlines, it is noticed that the client has gone.
 const UNWATCHED_MAX: Duration = Duration::from_millis(10);
 
-/// How often a client is looked at of which nothing is read, since its server takes nothing.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often a side is looked at of which nothing is read: since the other takes nothing, or since it has ended its own direction.
+pub(in crate::request) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Which side an exchange waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
