@@ -380,7 +380,13 @@ mod tests {
             let mut by_text = Sockets::of(Some(i32::try_from(std::process::id()).unwrap()));
             by_text.netlink = None;
             for sockets in [&mut netlink, &mut by_text] {
-                assert_eq!(sockets.connections(port), Some(7), "{address}");
+                // Other tests may have that port for a moment, as one of their clients' or at another address.
+                let mut count = None;
+                let is_seen = (0..1000).any(|_| {
+                    count = sockets.connections(port);
+                    count == Some(7)
+                });
+                assert!(is_seen, "{address}: {count:?}");
                 for _ in 0..2 {
                     assert_eq!(sockets.listening(port), Ok(Some(Listening { is_full: false })));
                 }
